@@ -1,1 +1,13 @@
-//! placeholder
+//! The gwready agent: observe → snapshot → judge → publish.
+//!
+//! The library exists so that the tests can use its parts; `main.rs` only calls [`cli`].
+
+pub mod admin;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod control;
+pub mod events;
+pub mod health;
+pub mod observe;
+pub mod probe;

@@ -1,0 +1,1 @@
+//! Decoding: bytes of the kernel's and Cilium's formats to facts. Safe and total: any input gives a value or an error.

@@ -1,0 +1,1 @@
+//! The judge: one pure function from policy, snapshot, memory and now to a verdict.

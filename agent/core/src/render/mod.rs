@@ -1,0 +1,3 @@
+//! Rendering: values to the exact text that goes out.
+
+pub mod text;

@@ -1,0 +1,40 @@
+//! The one function that foreign text passes before any output (architecture invariant 11).
+
+/// Longest foreign text in any output, in bytes.
+pub const MAX_BYTES: usize = 64;
+
+/// Makes text that we did not write (process names, paths, Envoy's sentences, drain reasons, pod names) harmless:
+/// `=` becomes `:` (so that it can't forge a `key=value` token), control characters and non-ASCII become `?`, at most
+/// [`MAX_BYTES`] bytes remain.
+#[must_use]
+pub fn sanitise(text: &str) -> String {
+    text.chars()
+        .take(MAX_BYTES)
+        .map(|c| match c {
+            '=' => ':',
+            ' '..='~' => c,
+            _ => '?',
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn output_is_short_printable_ascii_without_equals(text in ".*") {
+            let out = sanitise(&text);
+            prop_assert!(out.len() <= MAX_BYTES);
+            prop_assert!(out.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'='));
+        }
+    }
+
+    #[test]
+    fn a_forged_state_token_loses_its_equals_sign() {
+        assert_eq!(sanitise("x state=up\r\n\u{202e}"), "x state:up???");
+    }
+}

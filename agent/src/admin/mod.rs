@@ -1,0 +1,1 @@
+//! The admin port: metrics, liveness, status. Served by hyper, without capabilities.

@@ -1,0 +1,1 @@
+//! The control socket: what the command line uses to talk to a running daemon.

@@ -1,0 +1,1 @@
+//! Local addresses, links and default routes, over rtnetlink.

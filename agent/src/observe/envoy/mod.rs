@@ -1,0 +1,1 @@
+//! Envoy's admin socket: GET only, with a deadline.

@@ -1,0 +1,7 @@
+//! Observation: all IO of a pass, on the observer thread. Readers yield facts; nothing here judges.
+
+pub mod addresses;
+pub mod cilium;
+pub mod envoy;
+pub mod owners;
+pub mod sockets;

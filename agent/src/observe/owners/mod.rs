@@ -1,0 +1,1 @@
+//! Who holds a socket: /proc, cgroups, pod log folders.

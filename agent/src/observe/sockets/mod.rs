@@ -1,0 +1,1 @@
+//! NETLINK_SOCK_DIAG: exact listener lookups and LISTEN dumps.
