@@ -134,25 +134,36 @@ pub struct Finding {
     pub message: String,
     /// Structured facts behind it.
     pub evidence: Evidence,
+    /// Only for Unknown: what was proven before was about something that is gone (another socket), so a remembered True
+    /// no longer counts.
+    #[serde(default)]
+    pub lapses: bool,
 }
 
 impl Finding {
     /// The statement holds.
     #[must_use]
     pub fn holds(kind: ConditionType) -> Self {
-        Self { kind, status: Status::True, reason: None, message: String::new(), evidence: Evidence::new() }
+        Self { kind, status: Status::True, reason: None, message: String::new(), evidence: Evidence::new(), lapses: false }
     }
 
     /// The statement is disproven, for this reason.
     #[must_use]
     pub fn fails(kind: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
-        Self { kind, status: Status::False, reason: Some(reason), message: message.into(), evidence: Evidence::new() }
+        Self { kind, status: Status::False, reason: Some(reason), message: message.into(), evidence: Evidence::new(), lapses: false }
     }
 
     /// Evidence is missing, for this reason.
     #[must_use]
     pub fn unknown(kind: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
-        Self { kind, status: Status::Unknown, reason: Some(reason), message: message.into(), evidence: Evidence::new() }
+        Self { kind, status: Status::Unknown, reason: Some(reason), message: message.into(), evidence: Evidence::new(), lapses: false }
+    }
+
+    /// Marks that earlier proof no longer applies.
+    #[must_use]
+    pub const fn lapsing(mut self) -> Self {
+        self.lapses = true;
+        self
     }
 
     /// Adds one fact.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::condition::Condition;
+use crate::condition::{Condition, ConditionType};
 use crate::net::{Endpoint, Family};
 use crate::reason::Reason;
 use crate::time::{Mono, Now};
@@ -80,6 +80,17 @@ pub struct AddressOutcome {
     pub outcome: Outcome,
 }
 
+/// A required condition that was never known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blind {
+    /// Which statement.
+    pub kind: ConditionType,
+    /// Why it can't be told.
+    pub reason: Option<Reason>,
+    /// One sentence for a person, raw text.
+    pub message: String,
+}
+
 /// What the judge says of the node at one moment. Immutable once published.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -87,6 +98,8 @@ pub struct Verdict {
     pub judged_at: Now,
     /// End of the last good read of the socket source; staleness is measured from here when answering.
     pub observed_at: Mono,
+    /// When the node entered its state. Of an earlier run of the agent if the state survived the restart unchanged.
+    pub node_since: Now,
     /// The node: up while one address is up, drain if none is up and one drains, else down.
     pub node: Outcome,
     /// How many judged addresses are not up while the node is; 0 otherwise.
@@ -99,6 +112,9 @@ pub struct Verdict {
     pub addresses: Vec<AddressOutcome>,
     /// Every judged address × expected port.
     pub endpoints: Vec<EndpointOutcome>,
+    /// Required conditions that could not be told since the agent started: counted as holding, shown loudly, and the
+    /// reason why the agent itself is not ready.
+    pub blind: Vec<Blind>,
     /// Every condition, in the order of [`crate::condition::ConditionType::ALL`], then by front.
     pub conditions: Vec<Condition>,
 }
