@@ -1,0 +1,79 @@
+//! `cargo xtask setup`: installs what is missing, says what it installs, and is quick the second time.
+//!
+//! Tools go to the cache outside the checkout ([`crate::place::cache`]); only Debian packages and the
+//! toolchain's own component touch the system. Must not install anything that is already there.
+
+mod debian;
+mod linker;
+mod wheels;
+
+use crate::place;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::path::PathBuf;
+
+/// What the installed parts are for.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Group {
+    /// The build alone: rust-src and the BPF linker
+    Build,
+    /// What `cargo xtask run` needs: the build, Envoy, iproute2 and util-linux
+    Run,
+    /// Everything that the tests use
+    Test,
+}
+
+/// Installs the parts of `group` that are missing.
+///
+/// # Errors
+/// A part can't be installed: one sentence that names it and what is needed.
+pub(crate) fn install(group: Group) -> Result<()> {
+    let _turn = wait_for_turn()?;
+    linker::install()?;
+    match group {
+        Group::Build => return Ok(()),
+        Group::Run => debian::install(debian::RUN)?,
+        Group::Test => {
+            debian::install(debian::TEST)?;
+            wheels::install(&wheels::CADDY)?;
+        }
+    }
+    wheels::install(&wheels::ENVOY)
+}
+
+/// The BPF linker's path. It exists once [`install`] has run.
+///
+/// # Errors
+/// No cache directory or no rustc.
+pub(crate) fn bpf_linker() -> Result<PathBuf> {
+    linker::path()
+}
+
+/// Envoy, under the name that Cilium gives it.
+///
+/// # Errors
+/// No cache directory.
+pub(crate) fn envoy() -> Result<PathBuf> {
+    wheels::path(&wheels::ENVOY)
+}
+
+/// Caddy.
+///
+/// # Errors
+/// No cache directory.
+pub(crate) fn caddy() -> Result<PathBuf> {
+    wheels::path(&wheels::CADDY)
+}
+
+/// Two setups at once would write to the same places: the second waits until the first has ended.
+fn wait_for_turn() -> Result<File> {
+    let cache = place::cache()?;
+    std::fs::create_dir_all(&cache)
+        .with_context(|| format!("cannot make the tool cache {}", cache.display()))?;
+    let lock = File::create(cache.join(".lock"))?;
+    if lock.try_lock().is_err() {
+        eprintln!("==> waiting for another setup to end");
+        lock.lock()?;
+    }
+    Ok(lock)
+}

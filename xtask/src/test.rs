@@ -1,0 +1,69 @@
+//! `cargo xtask test`: every test, the same way everywhere.
+//!
+//! First the crates' own tests, then the package gwready-tests, whose tests use root, namespaces and
+//! real parts. All run to the end; the failing ones are listed at the close.
+
+use crate::build::{self, OBJECT_VARIABLE, Profile};
+use crate::command::Step;
+use crate::failures::Failures;
+use crate::setup;
+use anyhow::{Result, bail, ensure};
+use std::path::Path;
+
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Test the optimised agent
+    #[arg(long)]
+    release: bool,
+    /// Only tests whose name contains one of these
+    filters: Vec<String>,
+}
+
+/// Sets up, builds and runs all tests.
+///
+/// # Errors
+/// Not root, setup or build fail, or a test failed: its name is in the message.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "root is needed: the tests make namespaces, mounts and sockets"
+    );
+    setup::install(setup::Group::Test)?;
+    let profile = Profile::from_flag(options.release);
+    let object = build::ebpf()?;
+    let agent = build::binary("gwready", "gwready", profile, &object)?;
+    let mut failures = Failures::default();
+    let unit = tests(
+        &["--workspace", "--exclude", "gwready-tests"],
+        profile,
+        &object,
+        &options.filters,
+    )
+    .about("tests of the crates")
+    .watch(|line| failures.note(line))?;
+    let root = tests(
+        &["--package", "gwready-tests"],
+        profile,
+        &object,
+        &options.filters,
+    )
+    .env("GWREADY_BIN", agent)
+    .env("GWREADY_ENVOY", setup::envoy()?)
+    .env("GWREADY_CADDY", setup::caddy()?)
+    .about("tests with namespaces and real parts")
+    .watch(|line| failures.note(line))?;
+    if unit && root {
+        return Ok(());
+    }
+    bail!("{}", failures.summary())
+}
+
+fn tests(packages: &[&str], profile: Profile, object: &Path, filters: &[String]) -> Step {
+    Step::cargo()
+        .args(["test", "--no-fail-fast"])
+        .args(packages)
+        .args(profile.arguments())
+        .arg("--")
+        .args(filters)
+        .env(OBJECT_VARIABLE, object)
+}
