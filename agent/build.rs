@@ -19,12 +19,9 @@ fn main() -> io::Result<()> {
             println!("cargo::rerun-if-changed={}", object.display());
             if !object.is_absolute() {
                 // A relative path would be taken from this package's folder, not the caller's.
-                return Err(io::Error::other(format!(
-                    "{VARIABLE} must be an absolute path"
-                )));
+                return Err(io::Error::other(format!("{VARIABLE} must be an absolute path")));
             }
-            fs::read(&object)
-                .map_err(|error| io::Error::other(format!("{}: {error}", object.display())))?
+            fs::read(&object).map_err(|error| io::Error::other(format!("{}: {error}", object.display())))?
         }
     };
     fs::write(embedded, bytes)

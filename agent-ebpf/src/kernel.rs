@@ -3,15 +3,11 @@
 //! Rust has no CO-RE. User space takes the offsets from the running kernel's BTF, sets these globals
 //! before load, and proves them on a socket and a process of its own. Offset 0 of a field that can't be
 //! first in its struct means: not known.
-#![expect(
-    unsafe_code,
-    reason = "kernel memory is read through a helper that checks the address"
-)]
+#![expect(unsafe_code, reason = "kernel memory is read through a helper that checks the address")]
 
 use aya_ebpf::Global;
 use aya_ebpf::helpers::{
-    bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns,
-    bpf_probe_read_kernel,
+    bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_kernel,
 };
 
 macro_rules! globals {
@@ -71,10 +67,7 @@ pub(crate) fn now() -> u64 {
 
 /// The acting process and its thread, in the initial pid namespace.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the helper packs two u32 into one u64"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the helper packs two u32 into one u64")]
 pub(crate) fn current() -> (u32, u32) {
     let both = bpf_get_current_pid_tgid();
     ((both >> 32) as u32, both as u32)

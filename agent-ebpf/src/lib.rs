@@ -24,8 +24,7 @@ pub const fn port_bit(port: u16) -> (u32, u64) {
 
 /// Signals that change what a process can do for a client; others of watched processes are not reported.
 /// Bit n stands for signal n (`asm-generic/signal.h`): HUP, INT, QUIT, KILL, TERM, CONT, STOP, TSTP.
-pub const REPORTED_SIGNALS: u64 =
-    1 << 1 | 1 << 2 | 1 << 3 | 1 << 9 | 1 << 15 | 1 << 18 | 1 << 19 | 1 << 20;
+pub const REPORTED_SIGNALS: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 9 | 1 << 15 | 1 << 18 | 1 << 19 | 1 << 20;
 
 /// Names of maps and globals in the object.
 pub mod names {

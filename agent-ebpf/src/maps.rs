@@ -1,8 +1,5 @@
 //! The maps, and the one way to send a record.
-#![expect(
-    unsafe_code,
-    reason = "maps are symbols with fixed names, and their values are shared memory"
-)]
+#![expect(unsafe_code, reason = "maps are symbols with fixed names, and their values are shared memory")]
 
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, PerCpuHashMap, RingBuf};

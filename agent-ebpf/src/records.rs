@@ -78,9 +78,5 @@ const _: () = {
     assert!(size_of::<Listener>() == 64 && offset_of!(Listener, comm) == 48);
     assert!(size_of::<Signal>() == 48 && offset_of!(Signal, comm) == 32);
     assert!(size_of::<Exit>() == 32 && offset_of!(Exit, comm) == 16);
-    assert!(
-        offset_of!(Listener, kind) == 0
-            && offset_of!(Signal, kind) == 0
-            && offset_of!(Exit, kind) == 0
-    );
+    assert!(offset_of!(Listener, kind) == 0 && offset_of!(Signal, kind) == 0 && offset_of!(Exit, kind) == 0);
 };

@@ -48,26 +48,13 @@ pub(crate) fn ebpf_cargo(task: &str) -> Result<Step> {
     Ok(Step::cargo()
         .arg(task)
         .args(["--release", "-Z", "build-std=core", "--target", TARGET])
-        .args([
-            "--package",
-            "gwready-ebpf",
-            "--features",
-            "programs",
-            "--bin",
-            "gwready-ebpf",
-        ])
+        .args(["--package", "gwready-ebpf", "--features", "programs", "--bin", "gwready-ebpf"])
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", place::ebpf_target())
-        .env(
-            "CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER",
-            setup::bpf_linker()?,
-        )
+        .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", setup::bpf_linker()?)
         // cpu v3 is what kernels since 5.1 take; a newer LLVM may default to more. No BTF in the object:
         // nothing in it needs relocation, and a kernel without BTF must take it too.
-        .env(
-            "CARGO_TARGET_BPFEL_UNKNOWN_NONE_RUSTFLAGS",
-            "-C debuginfo=0 -C link-arg=--cpu=v3",
-        )
+        .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_RUSTFLAGS", "-C debuginfo=0 -C target-cpu=v3")
         // bpf-linker does the link-time optimisation itself.
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_STRIP", "none")
@@ -83,17 +70,9 @@ pub(crate) fn ebpf_cargo(task: &str) -> Result<Step> {
 /// The toolchain can't be installed or the build fails.
 pub(crate) fn ebpf() -> Result<PathBuf> {
     setup::install(setup::Group::Build)?;
-    ebpf_cargo("build")?
-        .about("building the eBPF programs")
-        .run()?;
-    let object = place::ebpf_target()
-        .join(TARGET)
-        .join("release/gwready-ebpf");
-    ensure!(
-        object.is_file(),
-        "the eBPF build left no object at {}",
-        object.display()
-    );
+    ebpf_cargo("build")?.about("building the eBPF programs").run()?;
+    let object = place::ebpf_target().join(TARGET).join("release/gwready-ebpf");
+    ensure!(object.is_file(), "the eBPF build left no object at {}", object.display());
     Ok(object)
 }
 
@@ -110,12 +89,7 @@ pub(crate) fn all(profile: Profile) -> Result<PathBuf> {
 ///
 /// # Errors
 /// It does not build.
-pub(crate) fn binary(
-    package: &str,
-    name: &str,
-    profile: Profile,
-    object: &PathBuf,
-) -> Result<PathBuf> {
+pub(crate) fn binary(package: &str, name: &str, profile: Profile, object: &PathBuf) -> Result<PathBuf> {
     Step::cargo()
         .args(["build", "--package", package, "--bin", name])
         .args(profile.arguments())

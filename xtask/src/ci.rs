@@ -12,36 +12,18 @@ use anyhow::Result;
 /// # Errors
 /// A step failed; the message names it.
 pub(crate) fn run() -> Result<()> {
-    Step::cargo()
-        .args(["fmt", "--all", "--check"])
-        .about("format")
-        .run()?;
+    Step::cargo().args(["fmt", "--all", "--check"]).about("format").run()?;
     figures::check()?;
     // All host builds embed the same object, so that no step rebuilds what another built.
     let object = build::ebpf()?;
-    build::ebpf_cargo("clippy")?
-        .args(["--", "-D", "warnings"])
-        .about("lints of the eBPF programs")
-        .run()?;
+    build::ebpf_cargo("clippy")?.args(["--", "-D", "warnings"]).about("lints of the eBPF programs").run()?;
     Step::cargo()
-        .args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ])
+        .args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
         .env(OBJECT_VARIABLE, &object)
         .about("lints")
         .run()?;
     Step::cargo()
-        .args([
-            "doc",
-            "--workspace",
-            "--no-deps",
-            "--document-private-items",
-        ])
+        .args(["doc", "--workspace", "--no-deps", "--document-private-items"])
         .env(OBJECT_VARIABLE, &object)
         .env("RUSTDOCFLAGS", "-D warnings")
         .about("documentation")

@@ -20,16 +20,8 @@ impl Step {
     /// A command that is not announced unless [`Step::about`] is called.
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let command = Command::new(program.as_ref());
-        let program = Path::new(program.as_ref())
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        Self {
-            command,
-            program,
-            about: None,
-        }
+        let program = Path::new(program.as_ref()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Self { command, program, about: None }
     }
 
     /// `cargo` of the pinned toolchain, in the workspace root.
@@ -100,10 +92,7 @@ impl Step {
     /// It can't be started or exits with anything but 0.
     pub(crate) fn run(mut self) -> Result<()> {
         let start = self.announce();
-        let status = self
-            .command
-            .status()
-            .with_context(|| format!("cannot start {}", self.program))?;
+        let status = self.command.status().with_context(|| format!("cannot start {}", self.program))?;
         if !status.success() {
             bail!("{} failed ({status})", self.name());
         }
@@ -118,11 +107,7 @@ impl Step {
     /// It can't be started or waited for.
     pub(crate) fn watch(mut self, mut each: impl FnMut(&str)) -> Result<bool> {
         let start = self.announce();
-        let mut child = self
-            .command
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.program))?;
+        let mut child = self.command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {}", self.program))?;
         if let Some(stdout) = child.stdout.take() {
             let mut ours = std::io::stdout();
             for line in BufReader::new(stdout).split(b'\n') {
@@ -143,23 +128,14 @@ impl Step {
     /// It can't be started, exits with anything but 0, or prints no UTF-8; its last error line is in the message.
     pub(crate) fn read(mut self) -> Result<String> {
         let start = self.announce();
-        let output = self
-            .command
-            .output()
-            .with_context(|| format!("cannot start {}", self.program))?;
+        let output = self.command.output().with_context(|| format!("cannot start {}", self.program))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            let last = said
-                .lines()
-                .rev()
-                .find(|line| !line.trim().is_empty())
-                .unwrap_or_default()
-                .to_owned();
+            let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
             bail!("{} failed ({}): {last}", self.name(), output.status);
         }
         self.conclude(start);
-        String::from_utf8(output.stdout)
-            .with_context(|| format!("{} printed no UTF-8", self.program))
+        String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", self.program))
     }
 
     /// Becomes the command: same pid, so that Ctrl-C and exit code are the command's own.
@@ -174,11 +150,7 @@ impl Step {
     }
 
     fn name(&self) -> String {
-        let first = self
-            .command
-            .get_args()
-            .next()
-            .map(|arg| arg.to_string_lossy().into_owned());
+        let first = self.command.get_args().next().map(|arg| arg.to_string_lossy().into_owned());
         match first {
             Some(argument) => format!("`{} {argument}`", self.program),
             None => self.program.clone(),

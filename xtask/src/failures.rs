@@ -20,11 +20,7 @@ impl Failures {
     pub(crate) fn summary(&self) -> String {
         match self.names.as_slice() {
             [] => "the tests failed before a test could fail: see the first error above".to_owned(),
-            names => format!(
-                "failing tests ({}):\n    {}",
-                names.len(),
-                names.join("\n    ")
-            ),
+            names => format!("failing tests ({}):\n    {}", names.len(), names.join("\n    ")),
         }
     }
 }
@@ -51,10 +47,7 @@ mod tests {
             failures.note(line);
         }
         assert_eq!(failures.names, ["box::down", "src/lib.rs - f (line 3)"]);
-        assert_eq!(
-            failures.summary(),
-            "failing tests (2):\n    box::down\n    src/lib.rs - f (line 3)"
-        );
+        assert_eq!(failures.summary(), "failing tests (2):\n    box::down\n    src/lib.rs - f (line 3)");
     }
 
     #[test]

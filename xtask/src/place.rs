@@ -34,10 +34,7 @@ pub(crate) fn cache() -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let base = match set("XDG_CACHE_HOME") {
         Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(
-            set("HOME").context("neither XDG_CACHE_HOME nor HOME is set: no place for tools")?,
-        )
-        .join(".cache"),
+        None => PathBuf::from(set("HOME").context("neither XDG_CACHE_HOME nor HOME is set: no place for tools")?).join(".cache"),
     };
     Ok(base.join("gwready"))
 }
@@ -55,10 +52,7 @@ pub(crate) fn tool(name: &str, version: &str) -> Result<PathBuf> {
 /// # Errors
 /// rustc can't be run or prints no path.
 pub(crate) fn sysroot() -> Result<PathBuf> {
-    let printed = Step::new("rustc")
-        .args(["--print", "sysroot"])
-        .current_dir(&workspace())
-        .read()?;
+    let printed = Step::new("rustc").args(["--print", "sysroot"]).current_dir(&workspace()).read()?;
     Ok(PathBuf::from(printed.trim()))
 }
 
@@ -67,14 +61,8 @@ pub(crate) fn sysroot() -> Result<PathBuf> {
 /// # Errors
 /// rustc can't be run, or its version line has another form.
 pub(crate) fn rust_version() -> Result<String> {
-    let printed = Step::new("rustc")
-        .arg("--version")
-        .current_dir(&workspace())
-        .read()?;
-    let version = printed
-        .split_whitespace()
-        .nth(1)
-        .context("rustc --version printed no version")?;
+    let printed = Step::new("rustc").arg("--version").current_dir(&workspace()).read()?;
+    let version = printed.split_whitespace().nth(1).context("rustc --version printed no version")?;
     Ok(version.to_owned())
 }
 

@@ -28,22 +28,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let profile = Profile::from_flag(options.release);
     if options.host {
         let agent = build::all(profile)?;
-        return Step::new(agent)
-            .arg("run")
-            .args(&options.arguments)
-            .become_it();
+        return Step::new(agent).arg("run").args(&options.arguments).become_it();
     }
-    ensure!(
-        rustix::process::geteuid().is_root(),
-        "root is needed to make the namespaces of the node: try with sudo -E"
-    );
+    ensure!(rustix::process::geteuid().is_root(), "root is needed to make the namespaces of the node: try with sudo -E");
     setup::install(setup::Group::Run)?;
     let object = build::ebpf()?;
     let agent = build::binary("gwready", "gwready", profile, &object)?;
     let node = build::binary("gwready-tests", "gwready-box", profile, &object)?;
-    Step::new(node)
-        .args(&options.arguments)
-        .env("GWREADY_BIN", agent)
-        .env("GWREADY_ENVOY", setup::envoy()?)
-        .become_it()
+    Step::new(node).args(&options.arguments).env("GWREADY_BIN", agent).env("GWREADY_ENVOY", setup::envoy()?).become_it()
 }

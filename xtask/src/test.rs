@@ -24,34 +24,21 @@ pub(crate) struct Options {
 /// # Errors
 /// Not root, setup or build fail, or a test failed: its name is in the message.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(
-        rustix::process::geteuid().is_root(),
-        "root is needed: the tests make namespaces, mounts and sockets"
-    );
+    ensure!(rustix::process::geteuid().is_root(), "root is needed: the tests make namespaces, mounts and sockets");
     setup::install(setup::Group::Test)?;
     let profile = Profile::from_flag(options.release);
     let object = build::ebpf()?;
     let agent = build::binary("gwready", "gwready", profile, &object)?;
     let mut failures = Failures::default();
-    let unit = tests(
-        &["--workspace", "--exclude", "gwready-tests"],
-        profile,
-        &object,
-        &options.filters,
-    )
-    .about("tests of the crates")
-    .watch(|line| failures.note(line))?;
-    let root = tests(
-        &["--package", "gwready-tests"],
-        profile,
-        &object,
-        &options.filters,
-    )
-    .env("GWREADY_BIN", agent)
-    .env("GWREADY_ENVOY", setup::envoy()?)
-    .env("GWREADY_CADDY", setup::caddy()?)
-    .about("tests with namespaces and real parts")
-    .watch(|line| failures.note(line))?;
+    let unit = tests(&["--workspace", "--exclude", "gwready-tests"], profile, &object, &options.filters)
+        .about("tests of the crates")
+        .watch(|line| failures.note(line))?;
+    let root = tests(&["--package", "gwready-tests"], profile, &object, &options.filters)
+        .env("GWREADY_BIN", agent)
+        .env("GWREADY_ENVOY", setup::envoy()?)
+        .env("GWREADY_CADDY", setup::caddy()?)
+        .about("tests with namespaces and real parts")
+        .watch(|line| failures.note(line))?;
     if unit && root {
         return Ok(());
     }

@@ -14,12 +14,7 @@ pub(crate) fn process_exit(context: RawTracePointContext) -> i32 {
     let (tgid, thread) = kernel::current();
     if tgid == thread && maps::pid_is_watched(tgid) {
         debug!(&context, "process {} ends", tgid);
-        maps::send(Exit {
-            kind: EXIT,
-            tgid,
-            time: kernel::now(),
-            comm: kernel::current_comm(),
-        });
+        maps::send(Exit { kind: EXIT, tgid, time: kernel::now(), comm: kernel::current_comm() });
     }
     0
 }

@@ -37,10 +37,7 @@ pub(crate) fn socket_state(context: RawTracePointContext) -> i32 {
                 if established {
                     maps::count_connection(port);
                 } else if let Some(record) = describe(sock, port, netns, listening) {
-                    debug!(
-                        &context,
-                        "port {} listening {} by {}", port, record.listening, record.tgid
-                    );
+                    debug!(&context, "port {} listening {} by {}", port, record.listening, record.tgid);
                     maps::send(record);
                 }
             }

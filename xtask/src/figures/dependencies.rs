@@ -11,21 +11,8 @@ use std::collections::BTreeSet;
 /// Direct dependencies that `gwready-core` may have.
 const ALLOWED: &[&str] = &["ipnet", "serde", "serde_json", "thiserror"];
 /// Crates that talk to an operating system or run tasks: none of them, at any depth.
-const FOREIGN: &[&str] = &[
-    "async-std",
-    "aya",
-    "futures",
-    "hyper",
-    "libc",
-    "mio",
-    "netlink-sys",
-    "nix",
-    "procfs",
-    "rustix",
-    "smol",
-    "socket2",
-    "tokio",
-];
+const FOREIGN: &[&str] =
+    &["async-std", "aya", "futures", "hyper", "libc", "mio", "netlink-sys", "nix", "procfs", "rustix", "smol", "socket2", "tokio"];
 
 /// Normal dependencies of `gwready-core`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,11 +22,8 @@ pub(super) struct CoreDependencies {
 }
 
 pub(super) fn read() -> Result<CoreDependencies> {
-    let text = Step::cargo()
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .read()?;
-    parse(&serde_json::from_str(&text).context("cargo metadata printed no JSON")?)
-        .context("cargo metadata does not know gwready-core")
+    let text = Step::cargo().args(["metadata", "--format-version", "1", "--locked"]).read()?;
+    parse(&serde_json::from_str(&text).context("cargo metadata printed no JSON")?).context("cargo metadata does not know gwready-core")
 }
 
 pub(super) fn judge(found: &CoreDependencies) -> Vec<Finding> {
@@ -48,14 +32,8 @@ pub(super) fn judge(found: &CoreDependencies) -> Vec<Finding> {
         subject: name.clone(),
         message: format!("{message} (allowed: {})", ALLOWED.join(", ")),
     };
-    let direct = found
-        .direct
-        .iter()
-        .filter(|name| !ALLOWED.contains(&name.as_str()));
-    let foreign = found
-        .all
-        .iter()
-        .filter(|name| FOREIGN.contains(&name.as_str()) && !found.direct.contains(*name));
+    let direct = found.direct.iter().filter(|name| !ALLOWED.contains(&name.as_str()));
+    let foreign = found.all.iter().filter(|name| FOREIGN.contains(&name.as_str()) && !found.direct.contains(*name));
     direct
         .map(|name| finding(name, "gwready-core depends on it"))
         .chain(foreign.map(|name| finding(name, "gwready-core reaches it through another crate")))
@@ -69,15 +47,10 @@ fn parse(metadata: &Value) -> Option<CoreDependencies> {
         package["name"].as_str().map(str::to_owned)
     };
     let nodes = metadata["resolve"]["nodes"].as_array()?;
-    let core = nodes
-        .iter()
-        .filter_map(|node| node["id"].as_str())
-        .find(|id| name_of(id).as_deref() == Some("gwready-core"))?;
+    let core = nodes.iter().filter_map(|node| node["id"].as_str()).find(|id| name_of(id).as_deref() == Some("gwready-core"))?;
     let normal = |id: &str| -> Vec<String> {
         let node = nodes.iter().find(|node| node["id"] == id);
-        let dependencies = node
-            .and_then(|node| node["deps"].as_array())
-            .map_or(&[][..], Vec::as_slice);
+        let dependencies = node.and_then(|node| node["deps"].as_array()).map_or(&[][..], Vec::as_slice);
         dependencies
             .iter()
             .filter(|dependency| is_normal(dependency))
@@ -101,9 +74,7 @@ fn parse(metadata: &Value) -> Option<CoreDependencies> {
 
 /// Neither a development nor a build dependency, for a Linux host.
 fn is_normal(dependency: &Value) -> bool {
-    dependency["dep_kinds"]
-        .as_array()
-        .is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
+    dependency["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
 }
 
 #[cfg(test)]
@@ -129,10 +100,7 @@ mod tests {
 
     fn subjects(metadata: &Value) -> Vec<String> {
         let found = parse(metadata).unwrap_or_default();
-        judge(&found)
-            .into_iter()
-            .map(|finding| finding.subject)
-            .collect()
+        judge(&found).into_iter().map(|finding| finding.subject).collect()
     }
 
     #[test]
@@ -149,9 +117,6 @@ mod tests {
 
     #[test]
     fn metadata_without_the_crate_is_no_clean_bill() {
-        assert_eq!(
-            parse(&json!({"packages": [], "resolve": {"nodes": []}})),
-            None
-        );
+        assert_eq!(parse(&json!({"packages": [], "resolve": {"nodes": []}})), None);
     }
 }

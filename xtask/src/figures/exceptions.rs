@@ -22,8 +22,7 @@ pub(super) struct Exceptions {
 
 impl Exceptions {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("in {}", path.display()))
     }
 
@@ -37,16 +36,9 @@ impl Exceptions {
             let mut words = line.split_whitespace();
             match (words.next(), words.next(), words.next()) {
                 (Some(rule), Some(subject), Some(_)) => {
-                    list.push(Exception {
-                        rule: rule.to_owned(),
-                        subject: subject.to_owned(),
-                        used: false,
-                    });
+                    list.push(Exception { rule: rule.to_owned(), subject: subject.to_owned(), used: false });
                 }
-                _ => bail!(
-                    "line {}: an exception is a rule, a subject and a reason",
-                    number + 1
-                ),
+                _ => bail!("line {}: an exception is a rule, a subject and a reason", number + 1),
             }
         }
         Ok(Self { list })
@@ -55,8 +47,7 @@ impl Exceptions {
     /// Whether some exception covers `finding`; that exception counts as needed from now on.
     pub(super) fn excuse(&mut self, finding: &Finding) -> bool {
         let covers = |exception: &&mut Exception| {
-            exception.rule == finding.rule
-                && (exception.subject == "*" || exception.subject == finding.subject)
+            exception.rule == finding.rule && (exception.subject == "*" || exception.subject == finding.subject)
         };
         match self.list.iter_mut().find(covers) {
             Some(exception) => {
@@ -70,9 +61,7 @@ impl Exceptions {
     /// Exceptions that no finding needed.
     pub(super) fn unused(&self) -> Vec<String> {
         let unused = self.list.iter().filter(|exception| !exception.used);
-        unused
-            .map(|exception| format!("{} {}", exception.rule, exception.subject))
-            .collect()
+        unused.map(|exception| format!("{} {}", exception.rule, exception.subject)).collect()
     }
 }
 
@@ -81,18 +70,12 @@ mod tests {
     use super::*;
 
     fn finding(rule: &'static str, subject: &str) -> Finding {
-        Finding {
-            rule,
-            subject: subject.to_owned(),
-            message: String::new(),
-        }
+        Finding { rule, subject: subject.to_owned(), message: String::new() }
     }
 
     #[test]
     fn an_exception_covers_its_rule_and_subject_only() -> Result<()> {
-        let mut list = Exceptions::parse(
-            "# why\nfile-length agent/src/a.rs one table\nreason-page * not written yet\n",
-        )?;
+        let mut list = Exceptions::parse("# why\nfile-length agent/src/a.rs one table\nreason-page * not written yet\n")?;
         assert!(list.excuse(&finding("file-length", "agent/src/a.rs")));
         assert!(!list.excuse(&finding("file-length", "agent/src/b.rs")));
         assert!(!list.excuse(&finding("main-length", "agent/src/a.rs")));

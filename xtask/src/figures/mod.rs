@@ -57,13 +57,7 @@ pub(crate) fn check() -> Result<()> {
         return Ok(());
     }
     for finding in &findings {
-        eprintln!(
-            "    {}: {}: {}",
-            finding.rule, finding.subject, finding.message
-        );
+        eprintln!("    {}: {}: {}", finding.rule, finding.subject, finding.message);
     }
-    bail!(
-        "{} figures are out of bounds (rules: xtask/src/figures)",
-        findings.len()
-    )
+    bail!("{} figures are out of bounds (rules: xtask/src/figures)", findings.len())
 }

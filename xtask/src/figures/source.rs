@@ -23,17 +23,8 @@ impl Source {
     /// Splits `text` into code and tests.
     pub(super) fn count(path: &str, text: String) -> Self {
         let total = text.lines().count();
-        let test_lines = if is_test_file(path) {
-            total
-        } else {
-            inline_test_lines(&text)
-        };
-        Self {
-            path: path.to_owned(),
-            code_lines: total - test_lines,
-            test_lines,
-            text,
-        }
+        let test_lines = if is_test_file(path) { total } else { inline_test_lines(&text) };
+        Self { path: path.to_owned(), code_lines: total - test_lines, test_lines, text }
     }
 
     /// Part of `gwready-core`.
@@ -49,23 +40,12 @@ impl Source {
 
 /// Every Rust file that git knows or would add.
 pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
-    let list = Step::new("git")
-        .args([
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "--",
-            "*.rs",
-        ])
-        .current_dir(root)
-        .read()?;
+    let list = Step::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard", "--", "*.rs"]).current_dir(root).read()?;
     let mut files = Vec::new();
     for path in list.lines() {
         let full = root.join(path);
         if full.is_file() {
-            let text =
-                std::fs::read_to_string(&full).with_context(|| format!("cannot read {path}"))?;
+            let text = std::fs::read_to_string(&full).with_context(|| format!("cannot read {path}"))?;
             files.push(Source::count(path, text));
         }
     }
@@ -75,9 +55,7 @@ pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
 /// The package `tests` (the box included: it exists for tests only), and modules kept in test files.
 fn is_test_file(path: &str) -> bool {
     let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
-    path.starts_with("tests/")
-        || path.ends_with("/tests.rs")
-        || folders.split('/').any(|folder| folder == "tests")
+    path.starts_with("tests/") || path.ends_with("/tests.rs") || folders.split('/').any(|folder| folder == "tests")
 }
 
 fn inline_test_lines(text: &str) -> usize {
@@ -106,8 +84,7 @@ fn inline_test_lines(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    const WITH_TESTS: &str =
-        "//! m\nfn a() {\n}\n\n#[cfg(test)]\nmod tests {\n    fn t() {\n    }\n}\n";
+    const WITH_TESTS: &str = "//! m\nfn a() {\n}\n\n#[cfg(test)]\nmod tests {\n    fn t() {\n    }\n}\n";
 
     #[test]
     fn an_inline_test_module_counts_as_tests_with_its_attribute_and_brace() {
@@ -124,34 +101,16 @@ mod tests {
     #[test]
     fn a_test_module_in_a_file_of_its_own_is_its_declaration_here_and_the_whole_file_there() {
         let declared = "//! m\n#[cfg(test)]\nmod tests;\nfn b() {}\n";
-        assert_eq!(
-            Source::count("agent/src/a/mod.rs", declared.to_owned()).test_lines,
-            2
-        );
-        assert_eq!(
-            Source::count("agent/src/a/tests.rs", "a\nb\n".to_owned()).test_lines,
-            2
-        );
-        assert_eq!(
-            Source::count("agent/core/tests/a.rs", "a\nb\n".to_owned()).test_lines,
-            2
-        );
-        assert_eq!(
-            Source::count("tests/src/node.rs", "a\nb\n".to_owned()).test_lines,
-            2
-        );
-        assert_eq!(
-            Source::count("agent/src/latests.rs", "a\nb\n".to_owned()).test_lines,
-            0
-        );
+        assert_eq!(Source::count("agent/src/a/mod.rs", declared.to_owned()).test_lines, 2);
+        assert_eq!(Source::count("agent/src/a/tests.rs", "a\nb\n".to_owned()).test_lines, 2);
+        assert_eq!(Source::count("agent/core/tests/a.rs", "a\nb\n".to_owned()).test_lines, 2);
+        assert_eq!(Source::count("tests/src/node.rs", "a\nb\n".to_owned()).test_lines, 2);
+        assert_eq!(Source::count("agent/src/latests.rs", "a\nb\n".to_owned()).test_lines, 0);
     }
 
     #[test]
     fn a_test_only_item_is_not_taken_for_a_test_module() {
         let text = "//! m\n#[cfg(test)]\nfn helper() {\n}\nmod real {\n}\n";
-        assert_eq!(
-            Source::count("agent/src/a.rs", text.to_owned()).test_lines,
-            0
-        );
+        assert_eq!(Source::count("agent/src/a.rs", text.to_owned()).test_lines, 0);
     }
 }

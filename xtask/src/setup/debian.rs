@@ -19,18 +19,12 @@ pub(super) const TEST: &[Need] = &[
     ("ss", "iproute2"),
     ("nsenter", "util-linux"),
     ("nginx", "nginx"),
-    (
-        "/usr/lib/nginx/modules/ngx_stream_module.so",
-        "libnginx-mod-stream",
-    ),
+    ("/usr/lib/nginx/modules/ngx_stream_module.so", "libnginx-mod-stream"),
     ("haproxy", "haproxy"),
     ("keepalived", "keepalived"),
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
-    (
-        "prometheus-blackbox-exporter",
-        "prometheus-blackbox-exporter",
-    ),
+    ("prometheus-blackbox-exporter", "prometheus-blackbox-exporter"),
     ("socat", "socat"),
     ("nft", "nftables"),
     ("iptables", "iptables"),
@@ -47,24 +41,18 @@ pub(super) fn install(needs: &[Need]) -> Result<()> {
     }
     let list = packages.join(" ");
     if place::program("apt-get").is_none() {
-        bail!(
-            "these Debian packages or their like are missing, and there is no apt-get to install them: {list}"
-        );
+        bail!("these Debian packages or their like are missing, and there is no apt-get to install them: {list}");
     }
     if !rustix::process::geteuid().is_root() {
         bail!("root is needed to install: {list} (or install them first, then try again)");
     }
     let _quiet = ServicesHeld::hold()?;
     if !candidates_known(&packages) {
-        apt(&["update"])
-            .about("reading Debian's package lists")
-            .run()?;
+        apt(&["update"]).about("reading Debian's package lists").run()?;
     }
     if let Err(first) = fetch(&packages) {
         // Lists that are too old name files that are gone: read them anew and try once more.
-        apt(&["update"])
-            .about("reading Debian's package lists again")
-            .run()?;
+        apt(&["update"]).about("reading Debian's package lists again").run()?;
         fetch(&packages).with_context(|| format!("cannot install {list}; first try: {first:#}"))?;
     }
     match missing(needs, &is_there).as_slice() {
@@ -76,18 +64,12 @@ pub(super) fn install(needs: &[Need]) -> Result<()> {
 fn fetch(packages: &[&str]) -> Result<()> {
     apt(&["install", "--yes", "--no-install-recommends"])
         .args(packages)
-        .about(format!(
-            "installing Debian packages: {}",
-            packages.join(" ")
-        ))
+        .about(format!("installing Debian packages: {}", packages.join(" ")))
         .run()
 }
 
 fn apt(args: &[&str]) -> Step {
-    Step::new("apt-get")
-        .arg("-qq")
-        .args(args)
-        .env("DEBIAN_FRONTEND", "noninteractive")
+    Step::new("apt-get").arg("-qq").args(args).env("DEBIAN_FRONTEND", "noninteractive")
 }
 
 /// Packages for the needs that `there` denies, each once, in order.
@@ -103,20 +85,13 @@ fn missing<'a>(needs: &[(&'a str, &'a str)], there: &dyn Fn(&str) -> bool) -> Ve
 
 fn is_there(program: &str) -> bool {
     if program == PIP {
-        return Step::new("python3")
-            .args(["-m", "pip", "--version"])
-            .read()
-            .is_ok();
+        return Step::new("python3").args(["-m", "pip", "--version"]).read().is_ok();
     }
     place::program(program).is_some()
 }
 
 fn candidates_known(packages: &[&str]) -> bool {
-    Step::new("apt-cache")
-        .args(["show", "--quiet", "--no-all-versions"])
-        .args(packages)
-        .read()
-        .is_ok()
+    Step::new("apt-cache").args(["show", "--quiet", "--no-all-versions"]).args(packages).read().is_ok()
 }
 
 /// While it lives, Debian's maintainer scripts start no service (policy-rc.d answers 101).
@@ -132,8 +107,7 @@ impl ServicesHeld {
         if policy.exists() {
             return Ok(Self { ours: false });
         }
-        std::fs::write(policy, "#!/bin/sh\nexit 101\n")
-            .context("cannot keep new services from starting")?;
+        std::fs::write(policy, "#!/bin/sh\nexit 101\n").context("cannot keep new services from starting")?;
         std::fs::set_permissions(policy, std::fs::Permissions::from_mode(0o755))?;
         Ok(Self { ours: true })
     }
@@ -155,12 +129,7 @@ mod tests {
 
     #[test]
     fn a_package_is_asked_for_once_and_only_if_a_program_of_it_is_missing() {
-        let needs = [
-            ("ip", "iproute2"),
-            ("ss", "iproute2"),
-            ("socat", "socat"),
-            ("tc", "iproute2"),
-        ];
+        let needs = [("ip", "iproute2"), ("ss", "iproute2"), ("socat", "socat"), ("tc", "iproute2")];
         assert_eq!(missing(&needs, &|program| program == "socat"), ["iproute2"]);
         assert_eq!(missing(&needs, &|program| program != "ss"), ["iproute2"]);
         assert!(missing(&needs, &|_| true).is_empty());

@@ -19,10 +19,7 @@ pub(super) fn path() -> Result<PathBuf> {
 
 /// The toolchain is part of the name: the binary finds libLLVM by the toolchain's path.
 fn directory() -> Result<PathBuf> {
-    place::tool(
-        "bpf-linker",
-        &format!("{VERSION}-rust-{}", place::rust_version()?),
-    )
+    place::tool("bpf-linker", &format!("{VERSION}-rust-{}", place::rust_version()?))
 }
 
 pub(super) fn install() -> Result<()> {
@@ -45,35 +42,17 @@ pub(super) fn install() -> Result<()> {
     if link.symlink_metadata().is_ok() {
         std::fs::remove_file(&link)?;
     }
-    std::os::unix::fs::symlink(&library, &link)
-        .context("cannot link to the toolchain's libLLVM")?;
+    std::os::unix::fs::symlink(&library, &link).context("cannot link to the toolchain's libLLVM")?;
     Step::cargo()
-        .args([
-            "install",
-            "bpf-linker",
-            "--version",
-            VERSION,
-            "--locked",
-            "--force",
-        ])
-        .args([
-            "--no-default-features",
-            "--features",
-            LLVM_FEATURE,
-            "--root",
-        ])
+        .args(["install", "bpf-linker", "--version", VERSION, "--locked", "--force"])
+        .args(["--no-default-features", "--features", LLVM_FEATURE, "--root"])
         .arg(&directory)
         .env("LLVM_PREFIX", &prefix)
-        .env(
-            "RUSTFLAGS",
-            format!("-C link-arg=-Wl,-rpath,{}", sysroot.join("lib").display()),
-        )
+        .env("RUSTFLAGS", format!("-C link-arg=-Wl,-rpath,{}", sysroot.join("lib").display()))
         // A build directory of its own: outside the checkout, and kept if the build is interrupted.
         .env("CARGO_TARGET_DIR", directory.join("build"))
         .env_remove("RUSTC_BOOTSTRAP")
-        .about(format!(
-            "building bpf-linker {VERSION} against the toolchain's LLVM (about 90 s, once)"
-        ))
+        .about(format!("building bpf-linker {VERSION} against the toolchain's LLVM (about 90 s, once)"))
         .run()?;
     std::fs::remove_dir_all(directory.join("build"))?;
     Ok(())
@@ -87,20 +66,11 @@ fn runs(linker: &Path) -> bool {
 /// `<sysroot>/lib/libLLVM.so.22.1-rust-…`
 fn find_llvm(sysroot: &Path) -> Result<PathBuf> {
     let lib = sysroot.join("lib");
-    for entry in
-        std::fs::read_dir(&lib).with_context(|| format!("cannot list {}", lib.display()))?
-    {
+    for entry in std::fs::read_dir(&lib).with_context(|| format!("cannot list {}", lib.display()))? {
         let entry = entry?;
-        if entry
-            .file_name()
-            .to_string_lossy()
-            .starts_with("libLLVM.so.")
-        {
+        if entry.file_name().to_string_lossy().starts_with("libLLVM.so.") {
             return Ok(entry.path());
         }
     }
-    anyhow::bail!(
-        "the toolchain has no libLLVM.so in {}: bpf-linker can't be built against it",
-        lib.display()
-    )
+    anyhow::bail!("the toolchain has no libLLVM.so in {}: bpf-linker can't be built against it", lib.display())
 }

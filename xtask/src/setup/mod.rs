@@ -68,8 +68,7 @@ pub(crate) fn caddy() -> Result<PathBuf> {
 /// Two setups at once would write to the same places: the second waits until the first has ended.
 fn wait_for_turn() -> Result<File> {
     let cache = place::cache()?;
-    std::fs::create_dir_all(&cache)
-        .with_context(|| format!("cannot make the tool cache {}", cache.display()))?;
+    std::fs::create_dir_all(&cache).with_context(|| format!("cannot make the tool cache {}", cache.display()))?;
     let lock = File::create(cache.join(".lock"))?;
     if lock.try_lock().is_err() {
         eprintln!("==> waiting for another setup to end");

