@@ -1,1 +1,5 @@
 //! Decoding: bytes of the kernel's and Cilium's formats to facts. Safe and total: any input gives a value or an error.
+
+pub mod cgroup;
+pub mod pod_folder;
+pub mod proc_status;

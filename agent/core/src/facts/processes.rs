@@ -52,6 +52,20 @@ pub enum RunState {
     Dead,
 }
 
+impl RunState {
+    /// From the letter in `stat` field 3 or the `State:` line (fs/proc/array.c `task_state_array`). Letters this agent does
+    /// not know say nothing.
+    #[must_use]
+    pub const fn from_letter(letter: char) -> Self {
+        match letter {
+            'T' | 't' => Self::Stopped,
+            'D' => Self::Uninterruptible,
+            'Z' | 'X' | 'x' => Self::Dead,
+            _ => Self::Alive,
+        }
+    }
+}
+
 /// One process, as read at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
@@ -69,6 +83,8 @@ pub struct Process {
     pub no_new_privs: Option<bool>,
     /// Effective capabilities (`CapEff`).
     pub cap_effective: Option<u64>,
+    /// Permitted capabilities (`CapPrm`): what the starter could still hand to its child.
+    pub cap_permitted: Option<u64>,
     /// Parent pid.
     pub parent: u32,
     /// Base name of the parent's executable or, where hidden, its comm.
@@ -109,11 +125,14 @@ pub struct Owners {
     pub holders: BTreeMap<u64, Holders>,
     /// Every process named above or below.
     pub processes: BTreeMap<u32, Process>,
-    /// Processes whose executable (or, where hidden, comm) is cilium-envoy and that run in this network namespace, ascending.
+    /// Live processes whose executable (or, where hidden, comm) is cilium-envoy and that are not known to run in another network
+    /// namespace, ascending. Where the namespace is hidden, [`Process::same_netns`] is none: one that holds none of our sockets is
+    /// then no proof of a second Envoy.
     pub envoys: Vec<u32>,
     /// The search for Envoys saw every process: an empty `envoys` proves absence.
     pub envoys_complete: bool,
-    /// Times (monotonic nanoseconds) at which an Envoy was first seen with a new pid or start time, the last ten minutes.
+    /// When each Envoy of this namespace that was seen had started (its own start, not our first sight of it: a restart of this
+    /// agent is no restart of Envoy), the last ten minutes, ascending.
     pub envoy_starts: Vec<crate::time::Mono>,
     /// `net.ipv4.ip_unprivileged_port_start` of this namespace.
     pub unprivileged_port_start: Option<u16>,
