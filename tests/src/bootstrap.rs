@@ -1,0 +1,79 @@
+//! Envoy's bootstrap as Cilium writes it: admin on a Unix socket, the health listener on loopback,
+//! listeners from LDS (here a file). Source: cilium `files/cilium-envoy/configmap/bootstrap-config.yaml`.
+//! Pure values.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// A cluster whose only backend accepts and never answers.
+pub(crate) const SILENT_CLUSTER: &str = "silent";
+/// Port of Cilium's health listener on loopback.
+pub(crate) const HEALTH_PORT: u16 = 9878;
+
+pub(crate) struct Paths<'a> {
+    pub(crate) admin: &'a Path,
+    /// Folder of `lds.json`, watched by Envoy.
+    pub(crate) lds_dir: &'a Path,
+}
+
+pub(crate) fn render(paths: &Paths, silent: SocketAddr, ipv6: bool, health: bool) -> Value {
+    let mut health_addresses: Vec<IpAddr> = Vec::new();
+    if health {
+        health_addresses.push(Ipv4Addr::LOCALHOST.into());
+        health_addresses.extend(ipv6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST)));
+    }
+    json!({
+        "node": {"id": "host~127.0.0.1~no-id~localdomain", "cluster": "ingress-cluster"},
+        "admin": {"address": {"pipe": {"path": paths.admin, "mode": 0o660}}},
+        "dynamic_resources": {"lds_config": {
+            "resource_api_version": "V3",
+            "path_config_source": {
+                "path": paths.lds_dir.join("lds.json"),
+                "watched_directory": {"path": paths.lds_dir},
+            },
+        }},
+        "static_resources": {
+            "listeners": health_addresses.into_iter().map(render_health).collect::<Vec<_>>(),
+            "clusters": [
+                render_cluster("/envoy-admin", &json!({"pipe": {"path": paths.admin}})),
+                render_cluster(SILENT_CLUSTER, &json!({"socket_address": {
+                    "address": silent.ip().to_string(), "port_value": silent.port()}})),
+            ],
+        },
+    })
+}
+
+fn render_cluster(name: &str, address: &Value) -> Value {
+    json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "2s",
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [
+            {"endpoint": {"address": address}}]}]},
+    })
+}
+
+fn render_health(address: IpAddr) -> Value {
+    json!({
+        "name": format!("envoy-health-listener-{address}"),
+        "address": {"socket_address": {"address": address.to_string(), "port_value": HEALTH_PORT}},
+        "filter_chains": [{"filters": [{
+            "name": "envoy.filters.network.http_connection_manager",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+                "stat_prefix": "envoy-health-listener",
+                "route_config": {"virtual_hosts": [{
+                    "name": "health", "domains": ["*"], "routes": [{
+                        "match": {"prefix": "/healthz"},
+                        "route": {"cluster": "/envoy-admin", "prefix_rewrite": "/ready"},
+                    }]}]},
+                "http_filters": [{
+                    "name": "envoy.filters.http.router",
+                    "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+                }],
+            },
+        }]}],
+    })
+}

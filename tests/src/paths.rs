@@ -1,0 +1,75 @@
+//! Where the programs that tests start are found. Never downloads anything.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Version of the Envoy that Cilium's proxy is built on.
+pub const ENVOY_VERSION: &str = "1.38.3";
+
+/// Real Envoy: `GWREADY_ENVOY`, else the cache that `cargo xtask setup` fills.
+pub fn envoy() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("GWREADY_ENVOY") {
+        return existing(path.into(), "GWREADY_ENVOY names no file");
+    }
+    let cache = env::var_os("XDG_CACHE_HOME").map_or_else(
+        || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"),
+        PathBuf::from,
+    );
+    existing(
+        cache.join(format!("gwready/envoy-{ENVOY_VERSION}/cilium-envoy")),
+        "Envoy is not there; run `cargo xtask setup` or set GWREADY_ENVOY",
+    )
+}
+
+/// The agent: `GWREADY_BIN`, else `gwready` of the same build, else of a release or debug build.
+pub fn gwready() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("GWREADY_BIN") {
+        return existing(path.into(), "GWREADY_BIN names no file");
+    }
+    let target = build_dir()?;
+    let above = target.parent().unwrap_or(&target);
+    let found = [&target, &above.join("debug"), &above.join("release")]
+        .into_iter()
+        .map(|dir| dir.join("gwready"))
+        .find(|path| path.is_file());
+    found.context("gwready is not built; run `cargo build -p gwready` or set GWREADY_BIN")
+}
+
+/// A small program of this crate (`thief`, `crowd`, `cilium-envoy-starter`), from the same build.
+pub fn own(name: &str) -> Result<PathBuf> {
+    existing(
+        build_dir()?.join(name),
+        "not built; run `cargo build -p gwready-tests --bins`",
+    )
+}
+
+/// A program on the PATH or in one of the system folders.
+pub fn installed(name: &str) -> Result<PathBuf> {
+    let path = env::var("PATH").unwrap_or_default();
+    let found = path
+        .split(':')
+        .chain(["/usr/sbin", "/sbin"])
+        .map(|dir| Path::new(dir).join(name))
+        .find(|path| path.is_file());
+    found.with_context(|| format!("{name} is not installed; run `cargo xtask setup`"))
+}
+
+/// `target/debug` or `target/release`: test executables lie one folder deeper, in `deps`.
+fn build_dir() -> Result<PathBuf> {
+    let exe = env::current_exe()?;
+    let dir = exe.parent().context("executable without a folder")?;
+    Ok(if dir.ends_with("deps") {
+        dir.parent().unwrap_or(dir).to_owned()
+    } else {
+        dir.to_owned()
+    })
+}
+
+fn existing(path: PathBuf, otherwise: &str) -> Result<PathBuf> {
+    if path.is_file() {
+        return Ok(path);
+    }
+    bail!("{}: {otherwise}", path.display())
+}
