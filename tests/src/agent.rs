@@ -181,9 +181,7 @@ impl Agent {
     /// Sends any bytes to the health port and returns all that comes back.
     pub fn send_health(&self, from: &Space, address: IpAddr, request: &[u8]) -> Result<Vec<u8>> {
         let to = SocketAddr::new(address, self.health);
-        from.enter(|| {
-            client::exchange(to, request, PATIENCE).with_context(|| format!("health port {to}"))
-        })
+        from.enter(|| client::exchange(to, request, PATIENCE).with_context(|| format!("health port {to}")))
     }
 
     /// The state line of the node, `state=… node=…`.
@@ -203,21 +201,11 @@ impl Agent {
     }
 
     /// As [`Agent::wait_state`], for one local address as a balancer sees it.
-    pub fn wait_state_of(
-        &mut self,
-        address: IpAddr,
-        wanted: &str,
-        timeout: Duration,
-    ) -> Result<String> {
+    pub fn wait_state_of(&mut self, address: IpAddr, wanted: &str, timeout: Duration) -> Result<String> {
         self.wait_line(wanted, timeout, |agent| agent.state_line_of(address))
     }
 
-    fn wait_line(
-        &mut self,
-        wanted: &str,
-        timeout: Duration,
-        read: impl Fn(&Self) -> Result<String>,
-    ) -> Result<String> {
+    fn wait_line(&mut self, wanted: &str, timeout: Duration, read: impl Fn(&Self) -> Result<String>) -> Result<String> {
         let reached = eventually(timeout, || {
             self.process.ensure_running()?;
             let line = read(self)?;
@@ -232,10 +220,7 @@ impl Agent {
     pub fn admin(&self, path: &str) -> Result<(u16, String)> {
         let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.admin);
         let request = format!("GET {path} HTTP/1.1\r\nHost: gwready\r\nConnection: close\r\n\r\n");
-        let reply = self.node.enter(|| {
-            client::exchange(to, request.as_bytes(), PATIENCE)
-                .with_context(|| format!("admin port {to}"))
-        })?;
+        let reply = self.node.enter(|| client::exchange(to, request.as_bytes(), PATIENCE).with_context(|| format!("admin port {to}")))?;
         let reply = String::from_utf8(reply)?;
         let (head, body) = reply.split_once("\r\n\r\n").context("no end of headers")?;
         let status = head.split(' ').nth(1).context("no status")?.parse()?;

@@ -23,10 +23,7 @@ impl Certificate {
             .args(["req", "-x509", "-newkey", "ec", "-nodes"])
             .args(["-pkeyopt", "ec_paramgen_curve:prime256v1"])
             .args(["-subj", "/CN=gateway", "-days", &days.to_string()])
-            .args([
-                "-addext",
-                &format!("subjectAltName={}", alternatives.join(",")),
-            ])
+            .args(["-addext", &format!("subjectAltName={}", alternatives.join(","))])
             .arg("-out")
             .arg(&cert)
             .arg("-keyout")

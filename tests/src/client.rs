@@ -50,10 +50,7 @@ impl Counts {
     #[must_use]
     pub fn thief(&self) -> usize {
         let thieves = self.0.iter();
-        thieves
-            .filter(|(answer, _)| matches!(answer, Answer::Thief(_) | Answer::Nginx))
-            .map(|(_, count)| count)
-            .sum()
+        thieves.filter(|(answer, _)| matches!(answer, Answer::Thief(_) | Answer::Nginx)).map(|(_, count)| count).sum()
     }
 
     /// How often Envoy came.
@@ -96,10 +93,7 @@ pub fn ask_many(from: &Space, address: IpAddr, port: u16, times: usize) -> Resul
 #[must_use]
 pub fn ask_here(to: SocketAddr, patience: Duration) -> Answer {
     // Envoy keeps the connection open: its headers are enough.
-    let told = |reply: &[u8]| {
-        reply.windows(4).any(|four| four == b"\r\n\r\n")
-            || (reply.starts_with(b"THIEF ") && reply.ends_with(b"\n"))
-    };
+    let told = |reply: &[u8]| reply.windows(4).any(|four| four == b"\r\n\r\n") || (reply.starts_with(b"THIEF ") && reply.ends_with(b"\n"));
     match exchange_until(to, b"GET / HTTP/1.1\r\n\r\n", patience, told) {
         Ok(reply) => classify(&reply),
         Err(error) => match error.kind() {
@@ -117,12 +111,7 @@ pub fn exchange(to: SocketAddr, request: &[u8], patience: Duration) -> std::io::
     exchange_until(to, request, patience, |_| false)
 }
 
-fn exchange_until(
-    to: SocketAddr,
-    request: &[u8],
-    patience: Duration,
-    enough: impl Fn(&[u8]) -> bool,
-) -> std::io::Result<Vec<u8>> {
+fn exchange_until(to: SocketAddr, request: &[u8], patience: Duration, enough: impl Fn(&[u8]) -> bool) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&to, patience)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_nodelay(true)?;

@@ -51,11 +51,7 @@ impl Crowd {
         self.children.iter().map(Child::id).collect()
     }
 
-    fn start_elsewhere(
-        space: Space,
-        kind: &str,
-        shares: impl Iterator<Item = u32>,
-    ) -> Result<Self> {
+    fn start_elsewhere(space: Space, kind: &str, shares: impl Iterator<Item = u32>) -> Result<Self> {
         let mut crowd = Self::start(&space, kind, shares)?;
         crowd.elsewhere = Some(space);
         Ok(crowd)
@@ -63,10 +59,7 @@ impl Crowd {
 
     fn start(space: &Space, kind: &str, shares: impl Iterator<Item = u32>) -> Result<Self> {
         let exe = paths::own("crowd")?;
-        let mut crowd = Self {
-            children: Vec::new(),
-            elsewhere: None,
-        };
+        let mut crowd = Self { children: Vec::new(), elsewhere: None };
         for share in shares {
             let mut command = Command::new(&exe);
             command.arg(kind).arg(share.to_string());

@@ -139,11 +139,7 @@ impl EnvoyBuilder {
         let node = self.node.clone();
         let lds_dir = node.fresh_path("envoy");
         fs::create_dir(&lds_dir)?;
-        let admin = if self.second {
-            lds_dir.join("admin.sock")
-        } else {
-            node.admin_socket()
-        };
+        let admin = if self.second { lds_dir.join("admin.sock") } else { node.admin_socket() };
         let silent = node.enter(|| Ok(TcpListener::bind("127.0.0.1:0")?))?;
         let around = Around {
             ipv6: node.has_ipv6(),
@@ -152,15 +148,8 @@ impl EnvoyBuilder {
             empty_sds: lds_dir.join("sds.json"),
         };
         fs::write(&around.empty_sds, json!({"resources": []}).to_string())?;
-        let config = bootstrap::render(
-            &bootstrap::Paths {
-                admin: &admin,
-                lds_dir: &lds_dir,
-            },
-            silent.local_addr()?,
-            node.has_ipv6(),
-            !self.second,
-        );
+        let config =
+            bootstrap::render(&bootstrap::Paths { admin: &admin, lds_dir: &lds_dir }, silent.local_addr()?, node.has_ipv6(), !self.second);
         fs::write(lds_dir.join("bootstrap-config.json"), config.to_string())?;
         write_lds(&lds_dir, 0, &self.listeners, &around)?;
         Ok(Envoy {
@@ -196,9 +185,7 @@ impl EnvoyBuilder {
             };
             let mut command = Command::new("setpriv");
             command.arg(format!("--bounding-set={kept}"));
-            command
-                .args(["--inh-caps=-all", "--no-new-privs"])
-                .arg(envoy);
+            command.args(["--inh-caps=-all", "--no-new-privs"]).arg(envoy);
             command
         };
         command.env_remove("LD_PRELOAD");
@@ -212,11 +199,7 @@ impl EnvoyBuilder {
         command.arg(format!("--base-id {}", self.base_id));
         command.arg(format!("--concurrency {}", self.concurrency));
         command.args(["--log-level", "info"]);
-        let place = if self.starter {
-            Place::Init
-        } else {
-            Place::Plain
-        };
+        let place = if self.starter { Place::Init } else { Place::Plain };
         Process::start(self.node.space(), command, &lds_dir.join("log"), place)
     }
 }
@@ -341,10 +324,11 @@ impl Envoy {
         let mut fronts = Vec::new();
         for listener in &self.listeners {
             for (bound, port) in listener.sockets(self.node.has_ipv6()) {
-                let local = self.node.addresses().into_iter().filter(|address| {
-                    *address == bound
-                        || (bound.is_unspecified() && bound.is_ipv4() == address.is_ipv4())
-                });
+                let local = self
+                    .node
+                    .addresses()
+                    .into_iter()
+                    .filter(|address| *address == bound || (bound.is_unspecified() && bound.is_ipv4() == address.is_ipv4()));
                 fronts.extend(local.map(|address| (address, port)));
             }
         }

@@ -5,29 +5,19 @@ use anyhow::{Context, Result, anyhow};
 /// The value of the first sample of `name` that has all the given labels, e.g.
 /// `("gwready_node_state", &[("state", "up")])`.
 pub fn value(text: &str, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
-    let wanted: Vec<_> = labels
-        .iter()
-        .map(|(key, value)| format!("{key}=\"{value}\""))
-        .collect();
-    let sample = text
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .find_map(|line| {
-            let (series, rest) = line
-                .rsplit_once("} ")
-                .unwrap_or_else(|| line.split_once(' ').unwrap_or((line, "")));
-            let (found, set) = series.split_once('{').unwrap_or((series, ""));
-            let has = |label: &String| {
-                // A label starts the set or follows a comma, so `port=` does not match `report=`.
-                set.starts_with(label.as_str()) || set.contains(&format!(",{label}"))
-            };
-            (found == name && wanted.iter().all(has)).then_some(rest)
-        });
+    let wanted: Vec<_> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+    let sample = text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let (series, rest) = line.rsplit_once("} ").unwrap_or_else(|| line.split_once(' ').unwrap_or((line, "")));
+        let (found, set) = series.split_once('{').unwrap_or((series, ""));
+        let has = |label: &String| {
+            // A label starts the set or follows a comma, so `port=` does not match `report=`.
+            set.starts_with(label.as_str()) || set.contains(&format!(",{label}"))
+        };
+        (found == name && wanted.iter().all(has)).then_some(rest)
+    });
     let sample = sample.with_context(|| format!("no sample {name}{{{}}}", wanted.join(",")))?;
     let number = sample.split(' ').next().unwrap_or_default();
-    number
-        .parse()
-        .map_err(|error| anyhow!("{name} {number}: {error}"))
+    number.parse().map_err(|error| anyhow!("{name} {number}: {error}"))
 }
 
 #[cfg(test)]

@@ -92,12 +92,7 @@ impl Listener {
     /// A plain HTTP listener named like a split one (`…/listener-<port>`).
     #[must_use]
     pub fn http(port: u16) -> Self {
-        Self {
-            name: format!("{GATEWAY_LISTENER}-{port}"),
-            ports: vec![port],
-            tls: Tls::Off,
-            ..Self::gateway()
-        }
+        Self { name: format!("{GATEWAY_LISTENER}-{port}"), ports: vec![port], tls: Tls::Off, ..Self::gateway() }
     }
 
     /// The addresses that it binds, in Cilium's order: ports, then families.
@@ -114,16 +109,11 @@ impl Listener {
             addresses.extend(v6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
         }
         let pairs = self.ports.iter();
-        pairs
-            .flat_map(|&port| addresses.iter().map(move |&address| (address, port)))
-            .collect()
+        pairs.flat_map(|&port| addresses.iter().map(move |&address| (address, port))).collect()
     }
 
     pub(crate) fn render(&self, around: &Around) -> Value {
-        let mut sockets = self
-            .sockets(around.ipv6)
-            .into_iter()
-            .map(|(address, port)| render_address(address, port, around.marks));
+        let mut sockets = self.sockets(around.ipv6).into_iter().map(|(address, port)| render_address(address, port, around.marks));
         let first = sockets.next().unwrap_or_default();
         let mut listener = json!({
             "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
@@ -152,9 +142,7 @@ impl Listener {
         let (names, filter, secret) = match &self.tls {
             Tls::Off => return chains,
             Tls::Terminate(names) => (names, render_http("listener-secure"), around.secret()),
-            Tls::MissingSecret(names) => {
-                (names, render_http("listener-secure"), around.no_secret())
-            }
+            Tls::MissingSecret(names) => (names, render_http("listener-secure"), around.no_secret()),
             Tls::Passthrough(names) => (names, render_tcp(), None),
         };
         let mut chain = json!({
@@ -216,8 +204,7 @@ fn render_address(address: IpAddr, port: u16, marks: bool) -> Value {
             IpAddr::V4(_) => option(SOL_IP, IP_TRANSPARENT, 1),
             IpAddr::V6(_) => option(SOL_IPV6, IPV6_TRANSPARENT, 1),
         };
-        rendered["socket_options"] =
-            json!({"socket_options": [option(SOL_SOCKET, SO_MARK, CILIUM_MARK), transparent]});
+        rendered["socket_options"] = json!({"socket_options": [option(SOL_SOCKET, SO_MARK, CILIUM_MARK), transparent]});
     }
     rendered
 }

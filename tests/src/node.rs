@@ -75,11 +75,7 @@ impl NodeBuilder {
     }
 
     fn extra_link(mut self, name: &str, bridge: bool, addresses: &[&str]) -> Self {
-        self.extra.push(ExtraLink {
-            name: name.into(),
-            bridge,
-            addresses: addresses.iter().map(|&text| text.into()).collect(),
-        });
+        self.extra.push(ExtraLink { name: name.into(), bridge, addresses: addresses.iter().map(|&text| text.into()).collect() });
         self
     }
 
@@ -94,9 +90,7 @@ impl NodeBuilder {
             ipv6: self.ipv6,
             serial: AtomicU32::new(0),
         };
-        let node = Node {
-            inner: Arc::new(inner),
-        };
+        let node = Node { inner: Arc::new(inner) };
         for folder in ["bpf", "tracing", "cilium/envoy/sockets", "pods", "gwready"] {
             fs::create_dir_all(node.dir().join(folder))?;
         }
@@ -115,11 +109,7 @@ impl Node {
     /// Options first.
     #[must_use]
     pub fn builder() -> NodeBuilder {
-        NodeBuilder {
-            addresses: 2,
-            ipv6: true,
-            extra: Vec::new(),
-        }
+        NodeBuilder { addresses: 2, ipv6: true, extra: Vec::new() }
     }
 
     /// The node's own namespaces.
@@ -231,10 +221,7 @@ impl Node {
         }
         run_batch(node, &render_create(&outside.net_path()))?;
         run_batch(outside, &render_neighbour(self.inner.ipv6))?;
-        run_batch(
-            node,
-            &render_node(self.inner.addresses, self.inner.ipv6, extra),
-        )
+        run_batch(node, &render_node(self.inner.addresses, self.inner.ipv6, extra))
     }
 }
 
@@ -263,10 +250,6 @@ pub fn run_batch(space: &Space, script: &str) -> Result<()> {
     }
     let output = child.wait_with_output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "ip in {}: {stderr}\nof:\n{script}",
-        space.name()
-    );
+    ensure!(output.status.success(), "ip in {}: {stderr}\nof:\n{script}", space.name());
     Ok(())
 }

@@ -2,10 +2,7 @@
 //! child before it executes a program.
 //!
 //! The only unsafe code of this crate. It must not know what a node is.
-#![expect(
-    unsafe_code,
-    reason = "unshare(2) and CommandExt::pre_exec are unsafe functions"
-)]
+#![expect(unsafe_code, reason = "unshare(2) and CommandExt::pre_exec are unsafe functions")]
 
 use std::fs::File;
 use std::io;
@@ -27,10 +24,7 @@ pub(crate) struct Handles {
 impl Handles {
     /// Those of the calling thread.
     pub(crate) fn of_this_thread() -> io::Result<Self> {
-        Ok(Self {
-            net: File::open("/proc/thread-self/ns/net")?.into(),
-            mnt: File::open("/proc/thread-self/ns/mnt")?.into(),
-        })
+        Ok(Self { net: File::open("/proc/thread-self/ns/net")?.into(), mnt: File::open("/proc/thread-self/ns/mnt")?.into() })
     }
 
     /// Moves the calling thread in. Only for threads that end there, or for a forked child.

@@ -13,10 +13,8 @@ pub fn envoy() -> Result<PathBuf> {
     if let Some(path) = env::var_os("GWREADY_ENVOY") {
         return existing(path.into(), "GWREADY_ENVOY names no file");
     }
-    let cache = env::var_os("XDG_CACHE_HOME").map_or_else(
-        || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"),
-        PathBuf::from,
-    );
+    let cache =
+        env::var_os("XDG_CACHE_HOME").map_or_else(|| PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"), PathBuf::from);
     existing(
         cache.join(format!("gwready/envoy-{ENVOY_VERSION}/cilium-envoy")),
         "Envoy is not there; run `cargo xtask setup` or set GWREADY_ENVOY",
@@ -30,29 +28,20 @@ pub fn gwready() -> Result<PathBuf> {
     }
     let target = build_dir()?;
     let above = target.parent().unwrap_or(&target);
-    let found = [&target, &above.join("debug"), &above.join("release")]
-        .into_iter()
-        .map(|dir| dir.join("gwready"))
-        .find(|path| path.is_file());
+    let found =
+        [&target, &above.join("debug"), &above.join("release")].into_iter().map(|dir| dir.join("gwready")).find(|path| path.is_file());
     found.context("gwready is not built; run `cargo build -p gwready` or set GWREADY_BIN")
 }
 
 /// A small program of this crate (`thief`, `crowd`, `cilium-envoy-starter`), from the same build.
 pub fn own(name: &str) -> Result<PathBuf> {
-    existing(
-        build_dir()?.join(name),
-        "not built; run `cargo build -p gwready-tests --bins`",
-    )
+    existing(build_dir()?.join(name), "not built; run `cargo build -p gwready-tests --bins`")
 }
 
 /// A program on the PATH or in one of the system folders.
 pub fn installed(name: &str) -> Result<PathBuf> {
     let path = env::var("PATH").unwrap_or_default();
-    let found = path
-        .split(':')
-        .chain(["/usr/sbin", "/sbin"])
-        .map(|dir| Path::new(dir).join(name))
-        .find(|path| path.is_file());
+    let found = path.split(':').chain(["/usr/sbin", "/sbin"]).map(|dir| Path::new(dir).join(name)).find(|path| path.is_file());
     found.with_context(|| format!("{name} is not installed; run `cargo xtask setup`"))
 }
 
@@ -60,11 +49,7 @@ pub fn installed(name: &str) -> Result<PathBuf> {
 fn build_dir() -> Result<PathBuf> {
     let exe = env::current_exe()?;
     let dir = exe.parent().context("executable without a folder")?;
-    Ok(if dir.ends_with("deps") {
-        dir.parent().unwrap_or(dir).to_owned()
-    } else {
-        dir.to_owned()
-    })
+    Ok(if dir.ends_with("deps") { dir.parent().unwrap_or(dir).to_owned() } else { dir.to_owned() })
 }
 
 fn existing(path: PathBuf, otherwise: &str) -> Result<PathBuf> {

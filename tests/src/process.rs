@@ -34,19 +34,12 @@ impl Process {
     /// Starts a command in the namespaces of `space`; its output goes to the file `log`, appended.
     pub fn start(space: &Space, mut command: Command, log: &Path, place: Place) -> Result<Self> {
         let out = File::options().create(true).append(true).open(log)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(out.try_clone()?)
-            .stderr(out);
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         let child = match place {
             Place::Plain => space.spawn(command)?,
             Place::Init => space.spawn_as_init(command)?,
         };
-        Ok(Self {
-            child,
-            log: log.into(),
-            ended: false,
-        })
+        Ok(Self { child, log: log.into(), ended: false })
     }
 
     /// Process id as the host sees it.
@@ -62,10 +55,7 @@ impl Process {
     /// All that it wrote so far.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read(&self.log).map_or_else(
-            |error| format!("(no log: {error})"),
-            |bytes| String::from_utf8_lossy(&bytes).into_owned(),
-        )
+        fs::read(&self.log).map_or_else(|error| format!("(no log: {error})"), |bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The file that its output goes to.
@@ -78,10 +68,7 @@ impl Process {
     pub fn wait_log(&mut self, text: &str, timeout: Duration) -> Result<String> {
         eventually(timeout, || {
             let log = self.log();
-            log.lines()
-                .find(|line| line.contains(text))
-                .map(str::to_owned)
-                .ok_or_else(|| anyhow!("no line with {text:?} in:\n{log}"))
+            log.lines().find(|line| line.contains(text)).map(str::to_owned).ok_or_else(|| anyhow!("no line with {text:?} in:\n{log}"))
         })
     }
 

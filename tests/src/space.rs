@@ -37,28 +37,18 @@ impl Space {
     pub fn new(name: &str) -> Result<Self> {
         let (jobs, inbox) = channel::<Job>();
         let (tell, told) = channel();
-        let keeper = std::thread::Builder::new()
-            .name(format!("keep-{name}"))
-            .spawn(move || {
-                let made = leave_host();
-                let failed = made.is_err();
-                if tell.send(made).is_err() || failed {
-                    return;
-                }
-                for job in inbox {
-                    job();
-                }
-            })?;
-        let (handles, tid) = told
-            .recv()?
-            .with_context(|| format!("making the namespaces of {name} (needs root)"))?;
-        Ok(Self {
-            name: name.into(),
-            handles: Arc::new(handles),
-            tid,
-            jobs: Some(jobs),
-            keeper: Some(keeper),
-        })
+        let keeper = std::thread::Builder::new().name(format!("keep-{name}")).spawn(move || {
+            let made = leave_host();
+            let failed = made.is_err();
+            if tell.send(made).is_err() || failed {
+                return;
+            }
+            for job in inbox {
+                job();
+            }
+        })?;
+        let (handles, tid) = told.recv()?.with_context(|| format!("making the namespaces of {name} (needs root)"))?;
+        Ok(Self { name: name.into(), handles: Arc::new(handles), tid, jobs: Some(jobs), keeper: Some(keeper) })
     }
 
     /// The name given to [`Space::new`], for messages.
@@ -89,9 +79,7 @@ impl Space {
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                self.handles
-                    .join()
-                    .with_context(|| format!("entering {}", self.name))?;
+                self.handles.join().with_context(|| format!("entering {}", self.name))?;
                 work()
             });
             match thread.join() {
@@ -114,8 +102,7 @@ impl Space {
         command.process_group(0);
         ns::die_with_spawning_thread(&mut command);
         let program = command.get_program().to_owned();
-        self.on_keeper(move || command.spawn())?
-            .with_context(|| format!("starting {}", program.display()))
+        self.on_keeper(move || command.spawn())?.with_context(|| format!("starting {}", program.display()))
     }
 
     /// Like [`Space::spawn`], with the child as the first process of a new pid namespace.
@@ -133,11 +120,7 @@ impl Space {
 
     /// Runs a short program inside to its end and returns its standard output.
     pub fn output(&self, program: &str, args: &[&str]) -> Result<String> {
-        let output = self
-            .command(program)
-            .args(args)
-            .output()
-            .with_context(|| format!("running {program}"))?;
+        let output = self.command(program).args(args).output().with_context(|| format!("running {program}"))?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(anyhow!("{program} {args:?}: {}: {stderr}", output.status));
@@ -151,15 +134,11 @@ impl Space {
         self.enter(|| fs::write(&path, value).with_context(|| format!("{}", path.display())))
     }
 
-    pub(crate) fn on_keeper<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T> {
+    pub(crate) fn on_keeper<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let (tell, told) = channel();
         let job: Job = Box::new(move || drop(tell.send(work())));
         let jobs = self.jobs.as_ref().context("keeper thread has ended")?;
-        jobs.send(job)
-            .map_err(|_| anyhow!("keeper thread has ended"))?;
+        jobs.send(job).map_err(|_| anyhow!("keeper thread has ended"))?;
         told.recv().context("keeper thread died at work")
     }
 }
@@ -177,9 +156,6 @@ impl Drop for Space {
 fn leave_host() -> Result<(ns::Handles, i32)> {
     ns::leave(UnshareFlags::NEWNET | UnshareFlags::NEWNS)?;
     // Else the mounts that follow would appear on the host too.
-    mount_change(
-        "/",
-        MountPropagationFlags::REC | MountPropagationFlags::PRIVATE,
-    )?;
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     Ok((ns::Handles::of_this_thread()?, gettid().as_raw_pid()))
 }

@@ -19,9 +19,7 @@ pub fn processes_in(net_inode: u64) -> Vec<i32> {
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid: &i32| {
-            fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|meta| meta.ino() == net_inode)
-        })
+        .filter(|pid: &i32| fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|meta| meta.ino() == net_inode))
         .collect()
 }
 

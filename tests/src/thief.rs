@@ -94,10 +94,7 @@ impl ThiefBuilder {
         command.args(&self.args);
         let log = self.node.fresh_path("thief");
         let process = Process::start(self.node.space(), command, &log, Place::Plain)?;
-        let mut thief = Thief {
-            process,
-            _node: self.node,
-        };
+        let mut thief = Thief { process, _node: self.node };
         let process = &mut thief.process;
         eventually(PATIENCE, || {
             process.ensure_running()?;
@@ -111,11 +108,7 @@ impl ThiefBuilder {
 impl Thief {
     /// A thief that will listen at this address and port.
     pub fn at(node: &Node, address: IpAddr, port: u16) -> ThiefBuilder {
-        ThiefBuilder {
-            node: node.clone(),
-            args: vec![SocketAddr::new(address, port).to_string()],
-            exe_name: None,
-        }
+        ThiefBuilder { node: node.clone(), args: vec![SocketAddr::new(address, port).to_string()], exe_name: None }
     }
 
     /// Its process.
@@ -149,10 +142,7 @@ impl Nginx {
         command.arg("-c").arg(&config);
         let log = folder.join("log");
         let process = Process::start(node.space(), command, &log, Place::Plain)?;
-        let mut nginx = Self {
-            process,
-            _node: node.clone(),
-        };
+        let mut nginx = Self { process, _node: node.clone() };
         let pid_file = folder.join("pid");
         eventually(PATIENCE, || {
             nginx.process.ensure_running()?;
@@ -171,10 +161,7 @@ impl Nginx {
 
 fn write_nginx(folder: &std::path::Path, listens: &[&str]) -> Result<PathBuf> {
     let dir = folder.display();
-    let lines: String = listens
-        .iter()
-        .map(|one| format!("listen {one};\n"))
-        .collect();
+    let lines: String = listens.iter().map(|one| format!("listen {one};\n")).collect();
     let config = format!(
         "daemon off;\nuser root;\nworker_processes 1;\npid {dir}/pid;\nerror_log {dir}/error.log;\n\
          events {{}}\n\

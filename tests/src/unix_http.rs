@@ -12,32 +12,22 @@ use anyhow::{Context, Result, ensure};
 /// body in it.
 pub fn request(socket: &Path, method: &str, path: &str) -> Result<String> {
     let (status, body) = request_status(socket, method, path)?;
-    ensure!(
-        (200..300).contains(&status),
-        "{method} {path}: {status} {body}"
-    );
+    ensure!((200..300).contains(&status), "{method} {path}: {status} {body}");
     Ok(body)
 }
 
 /// Sends `METHOD path` and returns status and body.
 pub fn request_status(socket: &Path, method: &str, path: &str) -> Result<(u16, String)> {
-    let mut stream =
-        UnixStream::connect(socket).with_context(|| format!("connecting {}", socket.display()))?;
+    let mut stream = UnixStream::connect(socket).with_context(|| format!("connecting {}", socket.display()))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     // HTTP/1.0 is refused by Envoy; without keep-alive the reply ends with the connection.
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: admin\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    )?;
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: admin\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply)?;
     let reply = String::from_utf8_lossy(&reply);
     let (head, body) = reply.split_once("\r\n\r\n").context("no end of headers")?;
     let status = head.split(' ').nth(1).context("no status")?.parse()?;
-    if head
-        .to_ascii_lowercase()
-        .contains("transfer-encoding: chunked")
-    {
+    if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
         return Ok((status, join_chunks(body)?));
     }
     Ok((status, body.to_owned()))

@@ -30,11 +30,7 @@ mod tests {
         let mut asked = 0;
         let value = eventually(Duration::from_secs(5), || {
             asked += 1;
-            if asked < 3 {
-                Err(anyhow!("not yet"))
-            } else {
-                Ok(asked)
-            }
+            if asked < 3 { Err(anyhow!("not yet")) } else { Ok(asked) }
         });
         assert_eq!(value.unwrap(), 3);
     }

@@ -10,9 +10,7 @@ use gwready_tests::client::{ask, ask_many};
 use gwready_tests::listener::{HOST_OK, HOST_SILENT, SNI};
 use gwready_tests::node::{UPLINK, node_v4, node_v6};
 use gwready_tests::sweep::processes_in;
-use gwready_tests::{
-    Answer, Caps, Crowd, Envoy, Families, Listener, Nginx, Node, Space, Thief, Tls, eventually,
-};
+use gwready_tests::{Answer, Caps, Crowd, Envoy, Families, Listener, Nginx, Node, Space, Thief, Tls, eventually};
 use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -25,13 +23,8 @@ fn v4(n: u8) -> IpAddr {
 
 /// Status of one HTTP request by curl from the neighbour, `000` without an answer.
 fn curl(node: &Node, args: &[&str]) -> String {
-    let output = node
-        .outside()
-        .command("curl")
-        .args(["-sk", "-m", "2", "-o", "/dev/null", "-w", "%{http_code}"])
-        .args(args)
-        .output()
-        .unwrap();
+    let output =
+        node.outside().command("curl").args(["-sk", "-m", "2", "-o", "/dev/null", "-w", "%{http_code}"]).args(args).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -64,17 +57,11 @@ fn listen_sockets_are_as_cilium_makes_them() {
     let node = Node::new().unwrap();
     let envoy = Envoy::start(&node).unwrap();
     let rows = listen_rows(&node);
-    let marked: Vec<_> = rows
-        .iter()
-        .filter(|row| row.contains("fwmark:0xb00"))
-        .collect();
+    let marked: Vec<_> = rows.iter().filter(|row| row.contains("fwmark:0xb00")).collect();
     assert_eq!(marked.len(), 8, "2 workers, 2 families, 2 ports: {rows:#?}");
     let health: Vec<_> = rows.iter().filter(|row| row.contains(":9878")).collect();
     assert!(!health.is_empty());
-    assert!(
-        health.iter().all(|row| !row.contains("fwmark")),
-        "{health:?}"
-    );
+    assert!(health.iter().all(|row| !row.contains("fwmark")), "{health:?}");
     let exe = fs::read_link(format!("/proc/{}/exe", envoy.pid().unwrap())).unwrap();
     assert_eq!(exe.file_name().unwrap(), "cilium-envoy");
 }
@@ -83,44 +70,24 @@ fn listen_sockets_are_as_cilium_makes_them() {
 fn routes_answer_as_their_names_say() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let host = |name: &str| {
-        curl(
-            &node,
-            &["-H", &format!("Host: {name}"), "http://10.77.0.1/"],
-        )
-    };
+    let host = |name: &str| curl(&node, &["-H", &format!("Host: {name}"), "http://10.77.0.1/"]);
     assert_eq!(host(HOST_OK), "200");
     assert_eq!(host("unknown.example"), "404");
     assert_eq!(host(HOST_SILENT), "000");
     let tls = |name: &str| {
         let resolve = format!("{name}:443:10.77.0.2");
         let host = format!("Host: {HOST_OK}");
-        curl(
-            &node,
-            &[
-                "--resolve",
-                &resolve,
-                "-H",
-                &host,
-                &format!("https://{name}/"),
-            ],
-        )
+        curl(&node, &["--resolve", &resolve, "-H", &host, &format!("https://{name}/")])
     };
     assert_eq!(tls(SNI), "200");
-    assert_eq!(
-        tls("unknown.example"),
-        "000",
-        "no filter chain for this name"
-    );
+    assert_eq!(tls("unknown.example"), "000", "no filter chain for this name");
 }
 
 #[test]
 fn listeners_come_and_go_by_lds() {
     let node = Node::new().unwrap();
     let mut envoy = Envoy::start(&node).unwrap();
-    envoy
-        .set_listeners(&[Listener::gateway(), Listener::http(8080)])
-        .unwrap();
+    envoy.set_listeners(&[Listener::gateway(), Listener::http(8080)]).unwrap();
     envoy.wait_serving().unwrap();
     envoy.set_listeners(&[]).unwrap();
     eventually(SOON, || {
@@ -138,37 +105,20 @@ fn listeners_come_and_go_by_lds() {
 #[test]
 fn a_missing_secret_fails_the_handshake_and_is_counted() {
     let node = Node::new().unwrap();
-    let listener = Listener {
-        tls: Tls::MissingSecret(vec![SNI.into()]),
-        ..Listener::gateway()
-    };
-    let envoy = Envoy::builder(&node)
-        .listeners(vec![listener])
-        .start()
-        .unwrap();
+    let listener = Listener { tls: Tls::MissingSecret(vec![SNI.into()]), ..Listener::gateway() };
+    let envoy = Envoy::builder(&node).listeners(vec![listener]).start().unwrap();
     let resolve = format!("{SNI}:443:10.77.0.1");
-    assert_eq!(
-        curl(&node, &["--resolve", &resolve, "https://gw.example/"]),
-        "000"
-    );
+    assert_eq!(curl(&node, &["--resolve", &resolve, "https://gw.example/"]), "000");
     let stats = envoy.get("/stats?filter=secrets_not_ready").unwrap();
-    let counted = stats.lines().any(|line| {
-        line.contains("downstream_context_secrets_not_ready") && !line.ends_with(": 0")
-    });
+    let counted = stats.lines().any(|line| line.contains("downstream_context_secrets_not_ready") && !line.ends_with(": 0"));
     assert!(counted, "{stats}");
 }
 
 #[test]
 fn a_rejected_listener_leaves_envoy_live_and_unbound() {
     let node = Node::new().unwrap();
-    let broken = Listener {
-        broken: true,
-        ..Listener::gateway()
-    };
-    let envoy = Envoy::builder(&node)
-        .listeners(vec![broken])
-        .start_unserved()
-        .unwrap();
+    let broken = Listener { broken: true, ..Listener::gateway() };
+    let envoy = Envoy::builder(&node).listeners(vec![broken]).start_unserved().unwrap();
     eventually(SOON, || {
         let stats = envoy.get("/stats?filter=lds.update_rejected")?;
         ensure!(!stats.trim().ends_with(": 0"), "{stats}");
@@ -227,10 +177,7 @@ fn capabilities_are_cilium_s_when_asked_for() {
 #[test]
 fn without_the_capability_port_80_stays_unbound() {
     let node = Node::new().unwrap();
-    let envoy = Envoy::builder(&node)
-        .caps(Caps::None)
-        .start_unserved()
-        .unwrap();
+    let envoy = Envoy::builder(&node).caps(Caps::None).start_unserved().unwrap();
     eventually(SOON, || {
         ensure!(envoy.log().contains("Permission denied"), "{}", envoy.log());
         Ok(())
@@ -242,11 +189,7 @@ fn without_the_capability_port_80_stays_unbound() {
 #[test]
 fn the_starter_ignores_term_and_ends_with_its_child() {
     let node = Node::new().unwrap();
-    let mut envoy = Envoy::builder(&node)
-        .caps(Caps::BindOnly)
-        .starter()
-        .start()
-        .unwrap();
+    let mut envoy = Envoy::builder(&node).caps(Caps::BindOnly).starter().start().unwrap();
     let (starter, pid) = (envoy.starter_pid().unwrap(), envoy.pid().unwrap());
     assert_eq!(status_field(starter, "Name"), "cilium-envoy-st");
     assert_eq!(status_field(pid, "PPid"), starter.to_string());
@@ -275,19 +218,12 @@ fn a_reuseport_thief_gets_a_share() {
 fn a_device_bound_thief_takes_every_address_of_its_device() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let _thief = Thief::at(&node, ANY_V4, 80)
-        .reuseport()
-        .device(UPLINK)
-        .start()
-        .unwrap();
+    let _thief = Thief::at(&node, ANY_V4, 80).reuseport().device(UPLINK).start().unwrap();
     for address in [v4(1), v4(2)] {
         let counts = ask_many(node.outside(), address, 80, 20).unwrap();
         assert_eq!(counts.thief(), 20, "{address}: {counts}");
     }
-    assert_eq!(
-        ask(node.outside(), node_v6(1).into(), 80).unwrap(),
-        Answer::Envoy
-    );
+    assert_eq!(ask(node.outside(), node_v6(1).into(), 80).unwrap(), Answer::Envoy);
 }
 
 #[test]
@@ -295,16 +231,8 @@ fn a_thief_on_one_address_takes_that_address_only() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
     let mapped = Ipv4Addr::to_ipv6_mapped(&node_v4(2)).into();
-    let _thief = Thief::at(&node, v4(1), 80)
-        .reuseport()
-        .name("a")
-        .start()
-        .unwrap();
-    let _mapped = Thief::at(&node, mapped, 80)
-        .reuseport()
-        .name("b")
-        .start()
-        .unwrap();
+    let _thief = Thief::at(&node, v4(1), 80).reuseport().name("a").start().unwrap();
+    let _mapped = Thief::at(&node, mapped, 80).reuseport().name("b").start().unwrap();
     let outside = node.outside();
     assert_eq!(ask(outside, v4(1), 80).unwrap(), Answer::Thief("a".into()));
     assert_eq!(ask(outside, v4(2), 80).unwrap(), Answer::Thief("b".into()));
@@ -316,10 +244,7 @@ fn a_thief_without_reuseport_is_refused_the_port() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
     let error = Thief::at(&node, ANY_V4, 80).start().unwrap_err();
-    assert!(
-        format!("{error:#}").contains("Address already in use"),
-        "{error:#}"
-    );
+    assert!(format!("{error:#}").contains("Address already in use"), "{error:#}");
 }
 
 #[test]
@@ -328,10 +253,7 @@ fn a_port_taken_first_keeps_all_of_the_listener_unbound() {
     let _thief = Thief::at(&node, ANY_V4, 443).start().unwrap();
     let _envoy = Envoy::builder(&node).start_unserved().unwrap();
     assert_eq!(ask(node.outside(), v4(1), 80).unwrap(), Answer::Refused);
-    assert_eq!(
-        ask(node.outside(), v4(1), 443).unwrap(),
-        Answer::Thief("thief".into())
-    );
+    assert_eq!(ask(node.outside(), v4(1), 443).unwrap(), Answer::Thief("thief".into()));
 }
 
 #[test]
@@ -340,36 +262,23 @@ fn nginx_shares_and_replaces() {
     let envoy = Envoy::start(&node).unwrap();
     let nginx = Nginx::start(&node, &["80 reuseport"]).unwrap();
     let counts = ask_many(node.outside(), v4(1), 80, 100).unwrap();
-    assert!(
-        counts.of(&Answer::Nginx) > 0 && counts.envoy() > 0,
-        "{counts}"
-    );
+    assert!(counts.of(&Answer::Nginx) > 0 && counts.envoy() > 0, "{counts}");
     drop(nginx);
     let nginx = Nginx::start(&node, &["10.77.0.1:80 reuseport"]).unwrap();
     let counts = ask_many(node.outside(), v4(1), 80, 10).unwrap();
     assert_eq!(counts.of(&Answer::Nginx), 10, "{counts}");
     drop((nginx, envoy));
     let _nginx = Nginx::start(&node, &["80", "[::]:80"]).unwrap();
-    assert_eq!(
-        ask(node.outside(), node_v6(2).into(), 80).unwrap(),
-        Answer::Nginx
-    );
+    assert_eq!(ask(node.outside(), node_v6(2).into(), 80).unwrap(), Answer::Nginx);
 }
 
 #[test]
 fn a_renamed_thief_looks_like_envoy() {
     let node = Node::new().unwrap();
-    let thief = Thief::at(&node, ANY_V6, 80)
-        .v6only(true)
-        .exe_name("cilium-envoy")
-        .start()
-        .unwrap();
+    let thief = Thief::at(&node, ANY_V6, 80).v6only(true).exe_name("cilium-envoy").start().unwrap();
     let exe = fs::read_link(format!("/proc/{}/exe", thief.pid())).unwrap();
     assert_eq!(exe.file_name().unwrap(), "cilium-envoy");
-    let thief = Thief::at(&node, ANY_V4, 81)
-        .comm("cilium-envoy")
-        .start()
-        .unwrap();
+    let thief = Thief::at(&node, ANY_V4, 81).comm("cilium-envoy").start().unwrap();
     assert_eq!(status_field(thief.pid(), "Name"), "cilium-envoy");
 }
 
@@ -378,29 +287,16 @@ fn a_node_without_ipv6_serves_ipv4_alone() {
     let node = Node::builder().without_ipv6().addresses(1).build().unwrap();
     assert_eq!(node.addresses(), [v4(1)]);
     let mut envoy = Envoy::start(&node).unwrap();
-    assert!(
-        !node
-            .space()
-            .output("ip", &["addr"])
-            .unwrap()
-            .contains("inet6")
-    );
-    let v4_only = Listener {
-        families: Families::V4,
-        reuse_port: false,
-        ..Listener::gateway()
-    };
+    assert!(!node.space().output("ip", &["addr"]).unwrap().contains("inet6"));
+    let v4_only = Listener { families: Families::V4, reuse_port: false, ..Listener::gateway() };
     envoy.set_listeners(&[v4_only]).unwrap();
     envoy.wait_serving().unwrap();
 }
 
 #[test]
 fn further_links_and_private_mounts_are_there() {
-    let node = Node::builder()
-        .bridge("docker0", &["172.17.0.1/16"])
-        .link("cilium_host", &["10.42.0.5/32", "fd00:42::5/128"])
-        .build()
-        .unwrap();
+    let node =
+        Node::builder().bridge("docker0", &["172.17.0.1/16"]).link("cilium_host", &["10.42.0.5/32", "fd00:42::5/128"]).build().unwrap();
     let links = node.space().output("ip", &["-br", "addr"]).unwrap();
     for text in ["docker0", "172.17.0.1/16", "cilium_host", "fd00:42::5/128"] {
         assert!(links.contains(text), "{text} in\n{links}");
@@ -433,10 +329,7 @@ fn two_nodes_do_not_see_each_other() {
     let (one, two) = (Node::new().unwrap(), Node::new().unwrap());
     let _envoys = (Envoy::start(&one).unwrap(), Envoy::start(&two).unwrap());
     let _thief = Thief::at(&one, v4(1), 80).reuseport().start().unwrap();
-    assert_eq!(
-        ask(one.outside(), v4(1), 80).unwrap(),
-        Answer::Thief("thief".into())
-    );
+    assert_eq!(ask(one.outside(), v4(1), 80).unwrap(), Answer::Thief("thief".into()));
     assert_eq!(ask(two.outside(), v4(1), 80).unwrap(), Answer::Envoy);
 }
 
@@ -449,11 +342,7 @@ fn holders(net_inode: u64) -> Vec<String> {
             let entries = fs::read_dir(process.path().join(folder));
             for entry in entries.into_iter().flatten().flatten() {
                 let path = entry.path().join(suffix);
-                let path = if suffix.is_empty() {
-                    entry.path()
-                } else {
-                    path
-                };
+                let path = if suffix.is_empty() { entry.path() } else { path };
                 if fs::read_link(&path).is_ok_and(|to| to.to_string_lossy() == link) {
                     found.push(path.display().to_string());
                 }

@@ -10,10 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, remove_capability_from_bounding_set, set_capabilities,
-    set_no_new_privs,
-};
+use rustix::thread::{CapabilitySet, CapabilitySets, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs};
 
 fn main() -> Result<ExitCode> {
     let mut kept = CapabilitySet::empty();
@@ -59,10 +56,6 @@ fn drop_capabilities(kept: CapabilitySet) -> Result<()> {
         }
     }
     set_no_new_privs(true)?;
-    let sets = CapabilitySets {
-        effective: kept,
-        permitted: kept,
-        inheritable: CapabilitySet::empty(),
-    };
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).context("dropping capabilities")
 }

@@ -13,13 +13,7 @@ fn main() -> Result<()> {
     let kind = args.next().context("no kind")?;
     let count: u32 = args.next().context("no count")?.parse()?;
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    )?;
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
     match kind.as_str() {
         "files" => {
             let held = (0..count).map(|_| File::open("/dev/null"));

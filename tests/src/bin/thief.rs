@@ -14,11 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let address: SocketAddr = args.next().context("no address")?.parse()?;
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     let (mut name, mut backlog, mut accept) = (String::from("thief"), 128, true);
     while let Some(option) = args.next() {
@@ -34,9 +30,7 @@ fn main() -> Result<()> {
             other => bail!("unknown option {other}"),
         }
     }
-    socket
-        .bind(&address.into())
-        .with_context(|| format!("bind {address}"))?;
+    socket.bind(&address.into()).with_context(|| format!("bind {address}"))?;
     socket.listen(backlog)?;
     println!("listening");
     if !accept {
