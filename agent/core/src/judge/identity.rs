@@ -1,0 +1,238 @@
+//! Who a listener belongs to: cilium-envoy, somebody else, or not to be told. Decides one socket from the facts about its
+//! holders and about itself; must not decide a condition, and must never guess where a fact is hidden.
+//!
+//! Two witnesses. The executable's base name can be hidden (ptrace access) and imitated (a copied binary); the fingerprint
+//! that Cilium's own listeners carry (mark 0xb00, transparent, uid 0) needs `CAP_NET_ADMIN` to be read. Either alone
+//! identifies where the other can't be read; where both are readable and disagree while Cilium's maps exist, nobody is
+//! identified. comm, NoNewPrivs and the parent are for the message: comm can be set by anyone.
+
+use crate::facts::processes::{Holders, Owners, Process, Readable, RunState};
+use crate::facts::sockets::Listener;
+use crate::policy::Policy;
+
+/// `SO_MARK` of the gateway listeners that Cilium's Envoy opens (cilium/proxy `cilium/bpf_metadata.cc`, older `socket_option.h`). The policy
+/// proxy's own ports on loopback may carry 0xa00: they are no fronts.
+pub const ENVOY_MARK: u32 = 0xb00;
+
+/// The answer for one listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// A live cilium-envoy accepts on it.
+    Envoy {
+        /// Its pid; none where no holder could be found and the fingerprint alone identifies.
+        pid: Option<u32>,
+        /// Further Envoys that hold the same socket and are not kin of the first (hot restart), ascending.
+        more_envoys: Vec<u32>,
+        /// Foreign processes that hold it too and may accept from it, ascending: a share by other means. Kin (the starter, the
+        /// same container) is left out.
+        co_holders: Vec<u32>,
+    },
+    /// Somebody else's, and no Envoy holds it.
+    Foreign {
+        /// The holder that the others descend from, else the lowest pid.
+        pid: u32,
+        /// Every other foreign holder, ascending.
+        others: Vec<u32>,
+    },
+    /// The facts do not tell.
+    Unidentified {
+        /// One sentence for a person, raw text, with both witnesses where they disagree.
+        why: String,
+        /// Holders that are known, ascending.
+        pids: Vec<u32>,
+    },
+}
+
+/// What the socket's own facts say about cilium-envoy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fingerprint {
+    /// Mark readable and Cilium's, uid 0, and not known to be non-transparent.
+    Matches,
+    /// At least one readable fact that Cilium's listeners never have.
+    Contradicts,
+    /// Nothing contradicts, and the mark could not be read.
+    Unreadable,
+}
+
+/// Compares a socket with the listeners that Cilium's Envoy opens.
+#[must_use]
+pub fn fingerprint(listener: &Listener) -> Fingerprint {
+    let mark_differs = listener.mark.is_some_and(|mark| mark != ENVOY_MARK);
+    if mark_differs || listener.transparent == Some(false) || listener.uid != 0 {
+        Fingerprint::Contradicts
+    } else if listener.mark.is_some() {
+        Fingerprint::Matches
+    } else {
+        Fingerprint::Unreadable
+    }
+}
+
+/// Identifies the owner of one listener. `cilium_maps_present`: Cilium's load-balancer maps exist on this node, so its Envoy
+/// is expected to mark its sockets.
+///
+/// Precedence: an Envoy among the holders → Envoy, unless another holder that is no kin stays unclear; else a foreign holder
+/// → Foreign; else unclear. No holder known: only a matching fingerprint identifies.
+#[must_use]
+pub fn identify(policy: &Policy, owners: &Owners, listener: &Listener, cilium_maps_present: bool) -> Identity {
+    let pids = match owners.holders.get(&listener.id.inode) {
+        Some(Holders::Known { pids, .. }) => pids.as_slice(),
+        Some(Holders::Unknown(why)) => return without_holder(listener, why),
+        None => return without_holder(listener, "its holders were not looked for yet"),
+    };
+    let mut holders: Vec<&Process> =
+        pids.iter().filter_map(|pid| owners.processes.get(pid)).filter(|process| process.state != RunState::Dead).collect();
+    holders.sort_unstable_by_key(|process| process.pid);
+    if holders.is_empty() {
+        return without_holder(listener, "no live process is known to hold it");
+    }
+    let witness = Witness { policy, listener, cilium_maps_present };
+    let claims: Vec<(&Process, Claim)> = holders.iter().map(|process| (*process, witness.claim(process))).collect();
+    combine(policy, &claims)
+}
+
+/// What one holder is taken for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Claim {
+    Envoy,
+    /// The starter: holds copies, never accepts.
+    Starter,
+    Foreign,
+    Unclear(String),
+}
+
+struct Witness<'a> {
+    policy: &'a Policy,
+    listener: &'a Listener,
+    cilium_maps_present: bool,
+}
+
+impl Witness<'_> {
+    fn claim(&self, process: &Process) -> Claim {
+        let fingerprint = fingerprint(self.listener);
+        let named = process.exe.get().map(|exe| (exe, exe == &self.policy.envoy_exe));
+        match (named, fingerprint, self.cilium_maps_present) {
+            (Some((exe, _)), _, _) if is_starter(self.policy, exe) => Claim::Starter,
+            (Some((exe, true)), Fingerprint::Contradicts, true) | (Some((exe, false)), Fingerprint::Matches, true) => {
+                Claim::Unclear(format!("pid {} has the executable {exe}, but the socket has {}", process.pid, self.shown()))
+            }
+            (Some((_, true)), _, _) | (None, Fingerprint::Matches, _) => Claim::Envoy,
+            (Some((_, false)), _, _) | (None, Fingerprint::Contradicts, _) => Claim::Foreign,
+            (None, Fingerprint::Unreadable, _) => Claim::Unclear(format!(
+                "pid {} hides its executable ({}), and the socket's mark can't be read; its comm is {}",
+                process.pid,
+                hidden_because(&process.exe),
+                process.comm
+            )),
+        }
+    }
+
+    fn shown(&self) -> String {
+        show_fingerprint(self.listener)
+    }
+}
+
+fn combine(policy: &Policy, claims: &[(&Process, Claim)]) -> Identity {
+    let envoys: Vec<&Process> = of(claims, |claim| *claim == Claim::Envoy);
+    // Where executables are hidden, the starter looks like an Envoy: of a parent and its child, the child is the one that serves.
+    let mut serving: Vec<&Process> =
+        envoys.iter().copied().filter(|one| !envoys.iter().any(|other| other.parent == one.pid && other.pid != one.pid)).collect();
+    if serving.is_empty() {
+        serving = envoys;
+    }
+    let foreign: Vec<&Process> = of(claims, |claim| *claim == Claim::Foreign);
+    if let Some(first) = serving.first() {
+        let stranger = |process: &&Process| !serving.iter().any(|envoy| is_kin(policy, envoy, process));
+        if let Some((process, Claim::Unclear(why))) =
+            claims.iter().find(|(process, claim)| matches!(claim, Claim::Unclear(_)) && stranger(process))
+        {
+            return Identity::Unidentified {
+                why: format!("pid {} holds it as cilium-envoy, together with pid {}: {why}", first.pid, process.pid),
+                pids: pids_of(claims.iter().map(|(process, _)| *process)),
+            };
+        }
+        return Identity::Envoy {
+            pid: Some(first.pid),
+            more_envoys: pids_of(serving.iter().skip(1).copied().filter(|other| !is_kin(policy, first, other))),
+            co_holders: pids_of(foreign.into_iter().filter(stranger)),
+        };
+    }
+    if let Some(eldest) = eldest(&foreign) {
+        return Identity::Foreign { pid: eldest.pid, others: pids_of(foreign.into_iter().filter(|other| other.pid != eldest.pid)) };
+    }
+    let why = claims.iter().find_map(|(process, claim)| match claim {
+        Claim::Unclear(why) => Some(why.clone()),
+        Claim::Starter => Some(format!("only the starter, pid {}, holds it: nobody accepts", process.pid)),
+        Claim::Envoy | Claim::Foreign => None,
+    });
+    Identity::Unidentified { why: why.unwrap_or_default(), pids: pids_of(claims.iter().map(|(process, _)| *process)) }
+}
+
+/// No holder: the fingerprint alone may identify an Envoy, never anybody else.
+fn without_holder(listener: &Listener, why: &str) -> Identity {
+    match fingerprint(listener) {
+        Fingerprint::Matches => Identity::Envoy { pid: None, more_envoys: Vec::new(), co_holders: Vec::new() },
+        Fingerprint::Contradicts | Fingerprint::Unreadable => Identity::Unidentified {
+            why: format!("no holder is known ({why}), and the socket has {}", show_fingerprint(listener)),
+            pids: Vec::new(),
+        },
+    }
+}
+
+/// A process that may hold a copy of the Envoy's descriptors without taking connections: its starter, hidden or not, or anything
+/// of its own container.
+fn is_kin(policy: &Policy, envoy: &Process, other: &Process) -> bool {
+    let related = envoy.parent == other.pid || other.parent == envoy.pid;
+    let starter_or_hidden = other.exe.get().is_none_or(|exe| is_starter(policy, exe));
+    (related && starter_or_hidden) || same_container(envoy, other)
+}
+
+fn same_container(one: &Process, other: &Process) -> bool {
+    match (&one.pod, &other.pod) {
+        (Some(a), Some(b)) => a.uid == b.uid && a.container_id.is_some() && a.container_id == b.container_id,
+        _ => false,
+    }
+}
+
+fn is_starter(policy: &Policy, exe: &str) -> bool {
+    exe.strip_prefix(policy.envoy_exe.as_str()) == Some("-starter")
+}
+
+/// The process that the others descend from, else the lowest pid.
+fn eldest<'a>(processes: &[&'a Process]) -> Option<&'a Process> {
+    let root = processes
+        .iter()
+        .copied()
+        .find(|one| processes.iter().any(|other| other.parent == one.pid) && !processes.iter().any(|other| one.parent == other.pid));
+    root.or_else(|| processes.iter().copied().min_by_key(|process| process.pid))
+}
+
+fn of<'a>(claims: &[(&'a Process, Claim)], wanted: impl Fn(&Claim) -> bool) -> Vec<&'a Process> {
+    claims.iter().filter(|(_, claim)| wanted(claim)).map(|(process, _)| *process).collect()
+}
+
+fn pids_of<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<u32> {
+    let mut pids: Vec<u32> = processes.map(|process| process.pid).collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn show_fingerprint(listener: &Listener) -> String {
+    let mark = listener.mark.map_or_else(|| "an unreadable mark".to_owned(), |mark| format!("mark {mark:#x}"));
+    let transparent = match listener.transparent {
+        Some(true) => "transparent",
+        Some(false) => "not transparent",
+        None => "transparent or not unknown",
+    };
+    format!("{mark}, {transparent}, uid {}", listener.uid)
+}
+
+fn hidden_because(exe: &Readable<String>) -> &str {
+    match exe {
+        Readable::Is(exe) => exe,
+        Readable::Hidden(why) => why,
+    }
+}
+
+#[cfg(test)]
+#[path = "identity_tests.rs"]
+mod tests;
