@@ -3,5 +3,6 @@
 pub mod addresses;
 pub mod cilium;
 pub mod envoy;
+pub mod netlink;
 pub mod owners;
 pub mod sockets;

@@ -1,5 +1,8 @@
 //! Decoding: bytes of the kernel's and Cilium's formats to facts. Safe and total: any input gives a value or an error.
 
 pub mod cgroup;
+pub mod inet_diag_attributes;
+pub mod inet_diag_request;
+pub mod inet_diag_row;
 pub mod pod_folder;
 pub mod proc_status;
