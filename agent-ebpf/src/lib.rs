@@ -38,6 +38,9 @@ pub mod names {
     pub const ESTABLISHED: &str = "ESTABLISHED";
     /// Hash, tgid → anything: the watched processes.
     pub const PIDS: &str = "PIDS";
+    /// Globals that user space sets, u32 each: see `kernel.rs` of the programs for what each means.
+    pub const GLOBALS: [&str; 9] =
+        ["SKC_FAMILY", "SKC_NUM", "SKC_RCV_SADDR", "SKC_V6_RCV_SADDR", "SK_PROTOCOL", "SKC_NET", "NET_INUM", "TASK_TGID", "ONLY_NETNS"];
     /// Program on `sock:inet_sock_set_state`.
     pub const SOCKET_STATE: &str = "socket_state";
     /// Program on `signal:signal_generate`.

@@ -48,11 +48,11 @@ pub(super) fn install(needs: &[Need]) -> Result<()> {
     }
     let _quiet = ServicesHeld::hold()?;
     if !candidates_known(&packages) {
-        apt(&["update"]).about("reading Debian's package lists").run()?;
+        apt(&["update"]).about("reading Debian's package lists").read()?;
     }
     if let Err(first) = fetch(&packages) {
         // Lists that are too old name files that are gone: read them anew and try once more.
-        apt(&["update"]).about("reading Debian's package lists again").run()?;
+        apt(&["update"]).about("reading Debian's package lists again").read()?;
         fetch(&packages).with_context(|| format!("cannot install {list}; first try: {first:#}"))?;
     }
     match missing(needs, &is_there).as_slice() {
@@ -65,7 +65,8 @@ fn fetch(packages: &[&str]) -> Result<()> {
     apt(&["install", "--yes", "--no-install-recommends"])
         .args(packages)
         .about(format!("installing Debian packages: {}", packages.join(" ")))
-        .run()
+        .read()
+        .map(drop)
 }
 
 fn apt(args: &[&str]) -> Step {
