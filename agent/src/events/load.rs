@@ -58,6 +58,7 @@ pub struct Events {
     pub log: Option<LogStream>,
     programs: Vec<ProgramState>,
     namespace: Option<u32>,
+    own_only: bool,
     bpf: Ebpf,
 }
 
@@ -114,7 +115,7 @@ fn place(options: Options, offsets: &Offsets, own: Option<u32>, without: &str) -
         attached: if has_offsets { attach::attach(&mut bpf, program) } else { Err(without.to_owned()) },
     };
     let programs = vec![state(SOCKET_STATE, offsets.has_socket()), state(SIGNAL, offsets.has_task()), state(EXIT, true)];
-    Ok(Events { ring, watch, log, programs, namespace: None, bpf })
+    Ok(Events { ring, watch, log, programs, namespace: None, own_only: only != 0, bpf })
 }
 
 fn take<T: TryFrom<Map, Error = MapError>>(bpf: &mut Ebpf, name: &str) -> Result<T, LoadError> {
@@ -143,7 +144,7 @@ impl Events {
             return false;
         }
         self.namespace = own;
-        self.watch.trust_counts(own.is_some());
+        self.watch.trust_counts(own.is_some() && self.own_only);
         if let Err(reason) = proof.listener {
             self.withdraw(SOCKET_STATE, &reason);
         } else if !proof.pids {
