@@ -1,12 +1,79 @@
 //! What one pass knows of the LB maps. Source: pinned maps `cilium_lb4/6_services_v2`, `cilium_lb4/6_backends_v3`, `cilium_lxc`, `cilium_lb4/6_source_range`.
+//!
+//! A pass looks up only the keys that bear on its endpoints. A key that was asked for and is not here does not exist; what was
+//! not asked for is not known, and [`LbTable::asked`] tells the two apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::backend::Backend;
+use super::datapath::{Clients, Rows};
+use super::frontends::L7Frontend;
+use super::local::LocalEndpoint;
+use super::service::{Service, ServiceKey};
+use super::source_range::SourceRange;
 use crate::facts::Reading;
+use crate::memory::pairs;
+use crate::net::{Endpoint, Family};
 
-/// Rows of one family's maps that touch the expected endpoints.
+/// Rows of one family's maps that touch the asked endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LbTable {}
+#[serde(default)]
+pub struct LbTable {
+    /// Endpoints whose keys were looked up: protocols 6 and 0, the wildcard of the address, the surrogates of the port.
+    pub asked: BTreeSet<Endpoint>,
+    /// Every row found, masters and slots.
+    #[serde(with = "pairs")]
+    pub services: BTreeMap<ServiceKey, Service>,
+    /// Backends of the slots found, by id.
+    #[serde(with = "pairs")]
+    pub backends: BTreeMap<u32, Backend>,
+    /// Source ranges of the services that check them.
+    pub source_ranges: Vec<SourceRange>,
+    /// Local pods and node addresses among the backends.
+    #[serde(with = "pairs")]
+    pub endpoints: BTreeMap<IpAddr, LocalEndpoint>,
+    /// Masters of which not every slot was read, because there are too many, with the number that was.
+    #[serde(with = "pairs")]
+    pub cut_short: BTreeMap<ServiceKey, u16>,
+    /// Why the source ranges of a service that checks them could not be read (whole), raw text.
+    pub source_ranges_missing: Option<String>,
+    /// Why `cilium_lxc` could not be read, raw text: what is local is then not known.
+    pub endpoints_missing: Option<String>,
+}
+
+impl Rows for LbTable {
+    fn service(&self, key: &ServiceKey) -> Option<Service> {
+        self.services.get(key).copied()
+    }
+
+    fn backend(&self, id: u32) -> Option<Backend> {
+        self.backends.get(&id).copied()
+    }
+
+    fn source_range(&self, rev_nat: u16, client: Option<IpAddr>) -> Clients {
+        let mut ranges = self.source_ranges.iter().filter(|range| range.rev_nat == rev_nat);
+        match client {
+            Some(client) if ranges.any(|range| range.contains(client)) => Clients::All,
+            Some(_) => Clients::None,
+            None if ranges.clone().any(|range| range.prefix == 0) => Clients::All,
+            None if ranges.next().is_some() => Clients::Some,
+            // A writer that sets the flag writes the ranges: while they can't be read, the outcome is taken to depend on the client.
+            None if self.source_ranges_missing.is_some() => Clients::Some,
+            None => Clients::None,
+        }
+    }
+
+    fn is_local(&self, address: IpAddr) -> bool {
+        self.endpoints.contains_key(&address)
+    }
+
+    fn known_slots(&self, master: &ServiceKey, count: u16) -> u16 {
+        self.cut_short.get(master).map_or(count, |&read| count.min(read))
+    }
+}
 
 /// Both families. A family whose map does not exist is [`crate::facts::Why::Absent`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -16,4 +83,24 @@ pub struct LbFacts {
     pub v4: Reading<LbTable>,
     /// `cilium_lb6_*`.
     pub v6: Reading<LbTable>,
+    /// Families whose services map was seen since the agent started: an absent map of these was taken away, not switched off.
+    pub seen: BTreeSet<Family>,
+    /// L7 frontends, from a slow walk apart from the pass.
+    pub l7: Reading<Vec<L7Frontend>>,
+}
+
+impl LbFacts {
+    /// The reading of one family.
+    #[must_use]
+    pub const fn table(&self, family: Family) -> &Reading<LbTable> {
+        match family {
+            Family::Ipv4 => &self.v4,
+            Family::Ipv6 => &self.v6,
+        }
+    }
+
+    /// The families whose services map could be read: those that Cilium serves.
+    pub fn families(&self) -> impl Iterator<Item = Family> + '_ {
+        Family::ALL.into_iter().filter(|&family| self.table(family).value().is_some())
+    }
 }
