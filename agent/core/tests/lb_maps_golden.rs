@@ -4,8 +4,6 @@
 #[expect(dead_code, reason = "only the hex reader is needed here")]
 mod golden;
 
-use std::fmt::Write;
-
 use golden::bytes;
 use gwready_core::lb::backend::Backend;
 use gwready_core::lb::service::{Service, ServiceKey, flag, flag2};
@@ -28,10 +26,10 @@ fn meaning(key: &ServiceKey, row: &Service) -> String {
     let set: Vec<&str> = names.into_iter().filter_map(|(set, name)| set.then_some(name)).collect();
     text += if set.is_empty() { "0".to_owned() } else { set.join("|") }.as_str();
     if let Some(port) = row.proxy_port() {
-        write!(text, " l7_proxy_port={port}").unwrap();
+        text.push_str(&format!(" l7_proxy_port={port}"));
     }
     if key.slot > 0 {
-        write!(text, " backend_id={}", row.backend_id()).unwrap();
+        text.push_str(&format!(" backend_id={}", row.backend_id()));
     }
     text
 }
@@ -61,7 +59,11 @@ fn every_row_of_the_real_writer_decodes_to_its_meaning() {
                 services += 1;
             }
             "lb4_backends_v3" | "lb6_backends_v3" => {
-                let backend = if map.starts_with("lb4") { Backend::decode_v4(&bytes(value).unwrap()) } else { Backend::decode_v6(&bytes(value).unwrap()) };
+                let backend = if map.starts_with("lb4") {
+                    Backend::decode_v4(&bytes(value).unwrap())
+                } else {
+                    Backend::decode_v6(&bytes(value).unwrap())
+                };
                 assert_eq!((backend.protocol, backend.state), (6, 0), "{line}");
                 assert!(matches!(backend.port, 80 | 8080), "{line}");
                 let pods = if map.starts_with("lb4") { "10.244." } else { "fd00:10:244:" };

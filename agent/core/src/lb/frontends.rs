@@ -46,7 +46,11 @@ pub fn proxy_ports(frontends: &[L7Frontend]) -> BTreeSet<(Family, u16)> {
 /// is taken that the operator did not mean.
 #[must_use]
 pub fn load_balancer_endpoints(frontends: &[L7Frontend], ports: &[u16]) -> BTreeSet<Endpoint> {
-    frontends.iter().filter(|frontend| frontend.routable && ports.contains(&frontend.endpoint.port)).map(|frontend| frontend.endpoint).collect()
+    frontends
+        .iter()
+        .filter(|frontend| frontend.routable && ports.contains(&frontend.endpoint.port))
+        .map(|frontend| frontend.endpoint)
+        .collect()
 }
 
 #[cfg(test)]
@@ -76,8 +80,10 @@ mod tests {
 
     #[test]
     fn fronts_of_load_balancer_mode_are_routable_and_of_expected_ports() {
-        let frontends: Vec<_> =
-            [(80, 0x60), (443, 0x60), (8080, 0x60), (81, 0x00)].into_iter().filter_map(|(port, flags)| l7_frontend(&key(port), &row(flags, 4))).collect();
+        let frontends: Vec<_> = [(80, 0x60), (443, 0x60), (8080, 0x60), (81, 0x00)]
+            .into_iter()
+            .filter_map(|(port, flags)| l7_frontend(&key(port), &row(flags, 4)))
+            .collect();
         let ports: Vec<u16> = load_balancer_endpoints(&frontends, &[80, 81, 443]).into_iter().map(|endpoint| endpoint.port).collect();
         assert_eq!(ports, [80, 443]);
         assert_eq!(proxy_ports(&frontends), BTreeSet::from([(Family::Ipv4, 12345)]));

@@ -33,7 +33,8 @@ const PODS: [&str; 4] = ["10.244.1.113", "10.244.1.114", "fd00:10:244::113", "fd
 impl Case {
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let json: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-        let maps = |name: &str| json.get(name).map_or(Ok(Rows::new()), |value| serde_json::from_value(value.clone()).map_err(|e| e.to_string()));
+        let maps =
+            |name: &str| json.get(name).map_or(Ok(Rows::new()), |value| serde_json::from_value(value.clone()).map_err(|e| e.to_string()));
         let before = match json.get("pre_packets").and_then(Value::as_array) {
             Some(packets) => Some((maps("premaps")?, packets.clone())),
             None => None,
@@ -100,7 +101,8 @@ pub(crate) fn settings(label: &str) -> Result<Settings, String> {
 }
 
 fn parse_packet(packet: &Value) -> Result<Packet, String> {
-    let address = |field: &str| packet[field].as_str().and_then(|text| text.parse::<IpAddr>().ok()).ok_or(format!("packet without {field}"));
+    let address =
+        |field: &str| packet[field].as_str().and_then(|text| text.parse::<IpAddr>().ok()).ok_or(format!("packet without {field}"));
     let port = packet["dport"].as_u64().and_then(|port| u16::try_from(port).ok()).ok_or("packet without dport")?;
     let protocol = match packet["proto"].as_str() {
         Some("tcp") => 6,
