@@ -1,6 +1,6 @@
 //! The only place that reads the clocks.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gwready_core::time::{Mono, Now};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,4 +19,11 @@ pub fn mono() -> Mono {
 pub fn now() -> Now {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now { mono: mono(), unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX) }
+}
+
+/// `CLOCK_BOOTTIME`: what process start times count on; unlike [`mono`] it runs on while the machine sleeps.
+#[must_use]
+pub fn boot() -> Duration {
+    let t = clock_gettime(ClockId::Boottime);
+    Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }

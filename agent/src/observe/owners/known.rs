@@ -1,0 +1,62 @@
+//! The pids that were looked at already, so that a started Envoy is found by looking at new processes only. Used while there is
+//! no Envoy. Must not read descriptors.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use gwready_core::time::Mono;
+
+use super::procfs_root::{Fault, ProcRoot, ProcessDir};
+use super::walk::named_envoy;
+use crate::clock;
+
+/// A process younger than this to us may still exec: a runtime, then the starter, then Envoy under one pid.
+const MAY_STILL_EXEC: Duration = Duration::from_secs(5);
+
+/// Pids by the moment at which they were first seen.
+#[derive(Debug, Default)]
+pub(super) struct KnownPids {
+    first_seen: HashMap<u32, Mono>,
+}
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// Envoys by name, not checked further.
+    pub envoys: Vec<ProcessDir>,
+    /// Every new process was named.
+    pub complete: bool,
+}
+
+impl KnownPids {
+    /// Takes over the pids of a walk. Those of the first walk count as old: nearly all of them are.
+    pub(super) fn learn(&mut self, pids: &[u32], at: Mono) {
+        let at = if self.first_seen.is_empty() { Mono(0) } else { at };
+        let known = std::mem::take(&mut self.first_seen);
+        self.first_seen = pids.iter().map(|pid| (*pid, known.get(pid).copied().unwrap_or(at))).collect();
+    }
+
+    /// Looks at the processes that are new, newest first, until `until`.
+    pub(super) fn scan(&mut self, root: &ProcRoot, envoy_exe: &str, now: Mono, until: Mono) -> Scan {
+        let Ok(pids) = root.pids() else { return Scan::default() };
+        let alive: HashSet<u32> = pids.iter().copied().collect();
+        self.first_seen.retain(|pid, _| alive.contains(pid));
+        let mut scan = Scan { complete: true, ..Scan::default() };
+        for pid in pids.into_iter().rev() {
+            if self.first_seen.get(&pid).is_some_and(|at| now.since(*at) >= MAY_STILL_EXEC) {
+                continue;
+            }
+            if clock::mono() >= until {
+                scan.complete = false;
+                break;
+            }
+            self.first_seen.entry(pid).or_insert(now);
+            match root.process(pid).and_then(|dir| named_envoy(&dir, envoy_exe).map(|envoy| (dir, envoy))) {
+                Ok((dir, true)) => scan.envoys.push(dir),
+                Ok((_, false)) | Err(Fault::Gone) => {}
+                Err(_) => scan.complete = false,
+            }
+        }
+        scan
+    }
+}

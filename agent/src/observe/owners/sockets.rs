@@ -1,0 +1,177 @@
+//! What is remembered per socket: who holds it under which descriptor number, and how thoroughly that was searched. Must not
+//! open anything itself.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use gwready_core::facts::processes::Holders;
+use gwready_core::facts::sockets::Listener;
+use gwready_core::time::Mono;
+
+use super::process::Tracked;
+use super::walk::Walked;
+
+/// First and longest pause before a socket without a holder is searched for again.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Between two searches for the same socket at least this many times as long as the last one took: 5 % of one core at most.
+const REST: u32 = 20;
+
+/// How thoroughly the holders of a socket were searched for since it was first seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Searched {
+    NotYet,
+    Everywhere,
+    /// With the sentence why not everywhere.
+    Partly(String),
+}
+
+/// One socket.
+#[derive(Debug)]
+pub(super) struct Remembered {
+    cookie: u64,
+    first_seen: Mono,
+    /// cgroup of the process that created it, where the kernel says so.
+    pub cgroup_id: Option<u64>,
+    /// Pid and one descriptor number of it.
+    holders: Vec<(u32, u32)>,
+    searched: Searched,
+    /// The likely candidates were not asked yet.
+    pub fresh: bool,
+    attempts: u32,
+    not_before: Mono,
+}
+
+/// The sockets of the expected ports, by inode.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    by_inode: BTreeMap<u64, Remembered>,
+}
+
+impl Sockets {
+    /// Drops what is no longer listed and adds what is new. An inode number may come again with another socket: the cookie tells.
+    pub(super) fn keep(&mut self, listeners: &[Listener], now: Mono) {
+        let listed: HashMap<u64, &Listener> =
+            listeners.iter().filter(|listener| listener.id.inode != 0).map(|listener| (listener.id.inode, listener)).collect();
+        self.by_inode.retain(|inode, socket| listed.get(inode).is_some_and(|listener| listener.id.cookie == socket.cookie));
+        for (inode, listener) in listed {
+            self.by_inode.entry(inode).or_insert_with(|| Remembered {
+                cookie: listener.id.cookie,
+                first_seen: now,
+                // 0, 1: the kernel's way of saying nothing (no cgroup v2 controller in use; the root).
+                cgroup_id: listener.cgroup_id.filter(|id| *id > 1),
+                holders: Vec::new(),
+                searched: Searched::NotYet,
+                fresh: true,
+                attempts: 0,
+                not_before: now,
+            });
+        }
+    }
+
+    /// Checks every remembered holder by the one descriptor that is known of it. A socket that lost its last holder, though it
+    /// still listens, has to be searched for again.
+    pub(super) fn verify(&mut self, processes: &HashMap<u32, Tracked>) {
+        for (inode, socket) in &mut self.by_inode {
+            let before = socket.holders.len();
+            socket.holders.retain(|(pid, fd)| {
+                processes.get(pid).is_some_and(|process| matches!(process.dir.socket_at(*fd), Ok(Some(held)) if held == *inode))
+            });
+            if socket.holders.len() < before {
+                socket.lost();
+            }
+        }
+    }
+
+    /// Forgets a process.
+    pub(super) fn forget(&mut self, pid: u32) {
+        for socket in self.by_inode.values_mut() {
+            let before = socket.holders.len();
+            socket.holders.retain(|(holder, _)| *holder != pid);
+            if socket.holders.len() < before {
+                socket.lost();
+            }
+        }
+    }
+
+    /// Notes descriptors of one process, as far as their sockets are still listed.
+    pub(super) fn note(&mut self, pid: u32, sockets: &[(u64, u32)]) {
+        for (inode, fd) in sockets {
+            if let Some(socket) = self.by_inode.get_mut(inode) {
+                socket.holders.retain(|(holder, _)| *holder != pid);
+                socket.holders.push((pid, *fd));
+                socket.holders.sort_unstable();
+            }
+        }
+    }
+
+    /// Notes a finished walk.
+    pub(super) fn note_walk(&mut self, walked: &Walked) {
+        for (inode, socket) in &mut self.by_inode {
+            if !walked.wanted.contains(inode) || socket.first_seen > walked.begin {
+                continue;
+            }
+            socket.searched = walked.incomplete.clone().map_or(Searched::Everywhere, Searched::Partly);
+            if socket.holders.is_empty() {
+                let pause = BACK_OFF.0.saturating_mul(1_u32 << socket.attempts.min(10)).min(BACK_OFF.1);
+                let rest = walked.end.since(walked.begin).saturating_mul(REST);
+                socket.attempts += 1;
+                socket.not_before = walked.end.plus(pause.max(rest));
+            }
+        }
+    }
+
+    /// Sockets for which the likely candidates should be asked; asks once.
+    pub(super) fn take_fresh(&mut self) -> Vec<(u64, Option<u64>)> {
+        let mut fresh = Vec::new();
+        for (inode, socket) in &mut self.by_inode {
+            if std::mem::take(&mut socket.fresh) {
+                fresh.push((*inode, socket.cgroup_id));
+            }
+        }
+        fresh
+    }
+
+    /// A walk is due: some socket was never searched for, or has no holder and its pause is over.
+    pub(super) fn walk_due(&self, now: Mono) -> bool {
+        self.by_inode.values().any(|socket| (socket.searched == Searched::NotYet || socket.holders.is_empty()) && now >= socket.not_before)
+    }
+
+    /// Some socket has a holder that a search of everything did not find: this /proc is not the whole node.
+    pub(super) fn beyond_sight(&self) -> bool {
+        self.by_inode.values().any(|socket| socket.holders.is_empty() && socket.searched == Searched::Everywhere)
+    }
+
+    pub(super) fn inodes(&self) -> HashSet<u64> {
+        self.by_inode.keys().copied().collect()
+    }
+
+    pub(super) fn holds_any(&self, pid: u32) -> bool {
+        self.by_inode.values().any(|socket| socket.holders.iter().any(|(holder, _)| *holder == pid))
+    }
+
+    /// The facts.
+    pub(super) fn holders(&self) -> BTreeMap<u64, Holders> {
+        self.by_inode.iter().map(|(inode, socket)| (*inode, socket.holders())).collect()
+    }
+}
+
+impl Remembered {
+    fn lost(&mut self) {
+        self.fresh = true;
+        if self.holders.is_empty() {
+            self.searched = Searched::NotYet;
+        }
+    }
+
+    fn holders(&self) -> Holders {
+        if self.holders.is_empty() {
+            return Holders::Unknown(match &self.searched {
+                Searched::NotYet => "the search is still running".to_owned(),
+                Searched::Everywhere => "no process of this /proc holds it".to_owned(),
+                Searched::Partly(why) => format!("not found, and {why}"),
+            });
+        }
+        let pids = self.holders.iter().map(|(pid, _)| *pid).collect();
+        Holders::Known { pids, complete: self.searched == Searched::Everywhere }
+    }
+}

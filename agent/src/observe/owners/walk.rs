@@ -1,0 +1,136 @@
+//! The full search of /proc: every process's name and descriptors. Takes as long as the node is busy, so it runs on a thread of
+//! its own (`walker`). Must not remember anything.
+
+use std::collections::HashSet;
+
+use gwready_core::time::Mono;
+
+use super::descriptors::{Budget, Descriptors, search_descriptors};
+use super::process::{Tracked, is_envoy};
+use super::procfs_root::{Fault, ProcRoot, ProcessDir};
+use crate::clock;
+
+/// What to look for.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    /// Socket inodes.
+    pub wanted: HashSet<u64>,
+    /// When to give up.
+    pub until: Mono,
+}
+
+/// A process worth remembering.
+#[derive(Debug)]
+pub(super) struct Hit {
+    pub process: Tracked,
+    /// Wanted sockets it holds, with a descriptor number each.
+    pub sockets: Descriptors,
+}
+
+/// How a walk went.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// The sockets that were looked for.
+    pub wanted: HashSet<u64>,
+    /// Processes seen.
+    pub pids: Vec<u32>,
+    /// Why holders may have been missed, one sentence; none if every descriptor of every process was looked at.
+    pub incomplete: Option<String>,
+    /// Every process could be named.
+    pub all_named: bool,
+    pub begin: Mono,
+    pub end: Mono,
+}
+
+/// Walks all of /proc, newest pids first: who has just bound a port has often just started. Each hit is handed out at once.
+pub(super) fn walk(root: &ProcRoot, envoy_exe: &str, job: &Job, mut hit: impl FnMut(Hit)) -> Walked {
+    let mut walked = Walked { wanted: job.wanted.clone(), all_named: true, begin: clock::mono(), ..Walked::default() };
+    match root.pids() {
+        Ok(pids) => walked.pids = pids,
+        Err(errno) => return walked.fail(format!("{} can't be listed: {errno}", root.path().display())),
+    }
+    walked.pids.sort_unstable();
+    // hidepid=invisible leaves out whatever may not be looked at; pid 1 always exists and is among the first to go.
+    if walked.pids.first() != Some(&1) {
+        walked = walked.fail(format!("{} does not show pid 1: processes are hidden (hidepid)", root.path().display()));
+    }
+    let mut budget = Budget { left: usize::MAX, until: job.until };
+    let (mut refused, mut example) = (0_u32, None);
+    for pid in walked.pids.iter().rev() {
+        if budget.left == 0 || clock::mono() >= job.until {
+            walked.incomplete = Some("the search ran out of time".to_owned());
+            walked.all_named = false;
+            break;
+        }
+        let looked = look_at(root, *pid, envoy_exe, job, &mut budget);
+        walked.all_named &= looked.named;
+        if let Some(fault) = looked.fault {
+            refused += 1;
+            example.get_or_insert_with(|| format!("pid {pid} {}: {fault}", root.name_of(*pid).unwrap_or_default()));
+        }
+        if let Some(found) = looked.hit {
+            hit(found);
+        }
+    }
+    if let (Some(example), None) = (example, &walked.incomplete) {
+        walked.incomplete = Some(format!("the descriptors of {refused} of {} processes can't be read ({example})", walked.pids.len()));
+    }
+    walked.end = clock::mono();
+    walked
+}
+
+impl Walked {
+    fn fail(mut self, why: String) -> Self {
+        self.incomplete = Some(why);
+        self.all_named = false;
+        self.end = clock::mono();
+        self
+    }
+}
+
+/// What one process gave: a refusal of the descriptors does not hide the name.
+#[derive(Debug)]
+struct LookedAt {
+    hit: Option<Hit>,
+    named: bool,
+    fault: Option<Fault>,
+}
+
+fn look_at(root: &ProcRoot, pid: u32, envoy_exe: &str, job: &Job, budget: &mut Budget) -> LookedAt {
+    let mut looked = LookedAt { hit: None, named: true, fault: None };
+    let named = root.process(pid).and_then(|dir| named_envoy(&dir, envoy_exe).map(|envoy| (dir, envoy)));
+    let (dir, envoy) = match named {
+        Ok(named) => named,
+        Err(Fault::Gone) => return looked,
+        Err(fault) => return LookedAt { named: false, fault: Some(fault), ..looked },
+    };
+    let mut sockets = Vec::new();
+    if !job.wanted.is_empty() {
+        match search_descriptors(&dir, &job.wanted, budget) {
+            Ok(held) => sockets = held.sockets,
+            Err(Fault::Gone) => return looked,
+            Err(fault) => looked.fault = Some(fault),
+        }
+    }
+    if envoy || !sockets.is_empty() {
+        match Tracked::new(dir) {
+            Ok(process) => looked.hit = Some(Hit { process, sockets }),
+            Err(Fault::Gone) => {}
+            Err(fault) => looked.fault = Some(fault),
+        }
+    }
+    looked
+}
+
+/// Whether this is an Envoy.
+///
+/// # Errors
+/// Neither executable nor comm could be read.
+pub(super) fn named_envoy(dir: &ProcessDir, envoy_exe: &str) -> Result<bool, Fault> {
+    let exe = dir.exe();
+    if exe.get().is_some() {
+        return Ok(is_envoy(&exe, || None, envoy_exe));
+    }
+    let comm = dir.read("comm")?;
+    Ok(is_envoy(&exe, || Some(String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()), envoy_exe))
+}
