@@ -38,14 +38,21 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Opens the socket in the network namespace of the calling thread. `deadline` bounds each exchange (checked between
-    /// datagrams: it can last twice that when the kernel is silent in the end).
+    /// A conversation whose socket is opened by the first exchange, in the network namespace of the thread that makes it.
+    /// `deadline` bounds each try of an exchange (checked between datagrams: it can last twice that when the kernel is
+    /// silent in the end).
+    #[must_use]
+    pub fn new(protocol: Protocol, deadline: Duration) -> Self {
+        Self { protocol, deadline, socket: None, buffer: new_buffer(), sequence: 0 }
+    }
+
+    /// As [`Exchange::new`], with the socket opened at once.
     ///
     /// # Errors
     /// [`NetlinkError::Open`].
     pub fn open(protocol: Protocol, deadline: Duration) -> Result<Self, NetlinkError> {
         let socket = Some(RequestSocket::open(protocol, deadline)?);
-        Ok(Self { protocol, deadline, socket, buffer: new_buffer(), sequence: 0 })
+        Ok(Self { socket, ..Self::new(protocol, deadline) })
     }
 
     /// A dump: request `kind` with `body` (flags `NLM_F_REQUEST | NLM_F_DUMP`), every answer through `decode`, which gets the

@@ -91,7 +91,7 @@ pub(super) fn new_buffer() -> Vec<u8> {
     vec![0; BUFFER]
 }
 
-/// A non-blocking socket that hears multicast groups. Poll its descriptor, then [`Subscription::next_kinds`] until empty.
+/// A non-blocking socket that hears multicast groups. Poll its descriptor, then [`Subscription::read_next`] until nothing waits.
 pub struct Subscription {
     socket: Socket,
     buffer: Vec<u8>,
@@ -112,18 +112,21 @@ impl Subscription {
         Ok(Self { socket, buffer: new_buffer() })
     }
 
-    /// Message types of the next datagram; none when nothing waits.
+    /// Takes the next datagram, if one waits, and hands type and body of its messages to `each`. False: nothing waits.
     ///
     /// # Errors
     /// [`NetlinkError::Overrun`] or [`NetlinkError::Truncated`] when notifications were lost: read everything again.
-    pub fn next_kinds(&mut self) -> Result<Option<Vec<u16>>, NetlinkError> {
+    pub fn read_next(&mut self, mut each: impl FnMut(u16, &[u8])) -> Result<bool, NetlinkError> {
         let length = match receive(&self.socket, &mut self.buffer, Duration::ZERO) {
             Ok(length) => length,
-            Err(NetlinkError::Deadline(_)) => return Ok(None),
+            Err(NetlinkError::Deadline(_)) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let datagram = self.buffer.get(..length).unwrap_or_default();
-        super::frame::Frames(datagram).map(|frame| frame.map(|frame| frame.kind)).collect::<Result<_, _>>().map(Some)
+        for frame in super::frame::Frames(self.buffer.get(..length).unwrap_or_default()) {
+            let frame = frame?;
+            each(frame.kind, frame.body);
+        }
+        Ok(true)
     }
 }
 

@@ -1,0 +1,225 @@
+//! The exact lookup: the kernel's own answer to "which socket gets this SYN?", for clients that do not exist.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use gwready_core::decode::inet_diag_request::{SOCK_DIAG_BY_FAMILY, encode_lookup};
+use gwready_core::decode::inet_diag_row::{Row, decode_row};
+use gwready_core::facts::sockets::{Listener, Lookup};
+use gwready_core::net::{Endpoint, Family};
+use rustix::io::Errno;
+
+use crate::observe::netlink::{Exchange, NetlinkError, TRIES};
+
+/// The made-up IPv4 client: TEST-NET-2 (RFC 5737), never a real one.
+pub const MADE_UP_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+/// The made-up IPv6 client: documentation prefix (RFC 3849).
+pub const MADE_UP_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+
+/// First made-up source port. The ports are fixed, so that the same table gives the same answer.
+const FIRST_SOURCE_PORT: u16 = 33_000;
+/// Distance between source ports; leaves room for the ones tried instead of a port that is in use.
+const SOURCE_PORT_STEP: u16 = 127;
+/// Lookups for a group whose members look like those of one process: the rows tell who they are, a lookup costs 5 µs.
+const LOOKUPS_ALIKE: u16 = 4;
+/// Lookups for a group of members that differ: enough to tell shares of some per cent.
+const LOOKUPS_MIXED: u16 = 64;
+
+#[derive(Clone, Copy)]
+struct Question {
+    endpoint: Endpoint,
+    ingress_if: u32,
+    source_port: u16,
+}
+
+/// What makes listeners one `SO_REUSEPORT` group (`inet_reuseport_add_sock`), the uid left out: another uid can't bind.
+type GroupKey = (Family, IpAddr, u16, u32, Option<bool>);
+
+fn group_of(listener: &Listener) -> GroupKey {
+    (listener.family, listener.address, listener.port, listener.bound_if, listener.v6only)
+}
+
+/// One lookup per endpoint, more where the picked socket is a member of a group or of another port.
+pub(super) fn read_lookups(
+    exchange: &mut Exchange,
+    endpoints: impl Iterator<Item = (Endpoint, u32)>,
+    listeners: &[Listener],
+) -> Result<Vec<Lookup>, NetlinkError> {
+    let mut groups: HashMap<GroupKey, Vec<&Listener>> = HashMap::new();
+    for listener in listeners {
+        groups.entry(group_of(listener)).or_default().push(listener);
+    }
+    let first: Vec<Question> =
+        endpoints.map(|(endpoint, ingress_if)| Question { endpoint, ingress_if, source_port: FIRST_SOURCE_PORT }).collect();
+    let answered = ask(exchange, first)?;
+    let mut further = Vec::new();
+    for lookup in &answered {
+        let count = lookup.picked.as_ref().map_or(1, |picked| lookups_for(picked, &lookup.endpoint, &groups));
+        for n in 1..count {
+            let source_port = FIRST_SOURCE_PORT.saturating_add(n.saturating_mul(SOURCE_PORT_STEP));
+            further.push(Question { endpoint: lookup.endpoint, ingress_if: lookup.ingress_if, source_port });
+        }
+    }
+    let mut lookups = answered;
+    lookups.extend(ask(exchange, further)?);
+    let position: HashMap<Endpoint, usize> = lookups.iter().enumerate().rev().map(|(at, lookup)| (lookup.endpoint, at)).collect();
+    lookups.sort_by_key(|lookup| (position.get(&lookup.endpoint).copied(), lookup.source_port));
+    Ok(lookups)
+}
+
+/// How many source ports an endpoint needs, by the socket that its first one found.
+fn lookups_for(picked: &Listener, endpoint: &Endpoint, groups: &HashMap<GroupKey, Vec<&Listener>>) -> u16 {
+    if picked.port != endpoint.port {
+        // An sk_lookup program chose it: what it does with other clients can't be told from one.
+        return LOOKUPS_MIXED;
+    }
+    let members = groups.get(&group_of(picked)).map_or(&[][..], Vec::as_slice);
+    let traits = |l: &Listener| (l.uid, l.cgroup_id, l.mark, l.transparent);
+    match members {
+        [] | [_] => 1,
+        [first, rest @ ..] if rest.iter().all(|member| traits(member) == traits(first)) => LOOKUPS_ALIKE,
+        _ => LOOKUPS_MIXED,
+    }
+}
+
+/// Asks all questions, in their order. A made-up client whose connection exists says nothing about listeners: another source
+/// port is tried.
+fn ask(exchange: &mut Exchange, mut questions: Vec<Question>) -> Result<Vec<Lookup>, NetlinkError> {
+    let mut rows = ask_rows(exchange, &questions)?;
+    for _ in 0..TRIES {
+        let taken: Vec<usize> =
+            rows.iter().enumerate().filter(|(_, row)| row.as_ref().is_some_and(is_connection)).map(|(at, _)| at).collect();
+        if taken.is_empty() {
+            break;
+        }
+        for &at in &taken {
+            if let Some(question) = questions.get_mut(at) {
+                question.source_port = question.source_port.saturating_add(1);
+            }
+        }
+        let again: Vec<Question> = taken.iter().filter_map(|&at| questions.get(at).copied()).collect();
+        for (&at, row) in taken.iter().zip(ask_rows(exchange, &again)?) {
+            if let Some(slot) = rows.get_mut(at) {
+                *slot = row;
+            }
+        }
+    }
+    if rows.iter().flatten().any(is_connection) {
+        return Err(NetlinkError::Interrupted(TRIES));
+    }
+    let lookup = |(question, row): (Question, Option<Row>)| Lookup {
+        endpoint: question.endpoint,
+        ingress_if: question.ingress_if,
+        source_port: question.source_port,
+        picked: row.and_then(Row::into_listener),
+    };
+    Ok(questions.into_iter().zip(rows).map(lookup).collect())
+}
+
+fn is_connection(row: &Row) -> bool {
+    row.state != gwready_core::decode::inet_diag_row::TcpState::Listen
+}
+
+fn ask_rows(exchange: &mut Exchange, questions: &[Question]) -> Result<Vec<Option<Row>>, NetlinkError> {
+    let tuples: Vec<_> = questions
+        .iter()
+        .map(|question| {
+            let local = SocketAddr::new(question.endpoint.address, question.endpoint.port);
+            let remote = match Family::of(question.endpoint.address) {
+                Family::Ipv4 => MADE_UP_V4,
+                Family::Ipv6 => MADE_UP_V6,
+            };
+            (local, SocketAddr::new(remote, question.source_port), question.ingress_if)
+        })
+        .collect();
+    read_rows(exchange, &tuples)
+}
+
+/// The socket of exactly this tuple, else its listener.
+pub(super) fn read_row(exchange: &mut Exchange, local: SocketAddr, remote: SocketAddr, ifindex: u32) -> Result<Option<Row>, NetlinkError> {
+    Ok(read_rows(exchange, &[(local, remote, ifindex)])?.pop().flatten())
+}
+
+/// As [`read_row`], many at once: (local, remote, interface).
+fn read_rows(exchange: &mut Exchange, tuples: &[(SocketAddr, SocketAddr, u32)]) -> Result<Vec<Option<Row>>, NetlinkError> {
+    let mixed = || NetlinkError::Malformed("local and remote address of different families".to_owned());
+    let requests: Result<Vec<_>, _> =
+        tuples.iter().map(|(local, remote, ifindex)| encode_lookup(*local, *remote, *ifindex).ok_or_else(mixed)).collect();
+    let answers = exchange.ask(SOCK_DIAG_BY_FAMILY, &requests?, |_, body| decode_row(body))?;
+    answers
+        .into_iter()
+        .map(|answer| match answer {
+            Ok(row) => Ok(Some(row)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(NetlinkError::Refused(errno)),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gwready_core::facts::sockets::SocketId;
+
+    use super::*;
+
+    fn listener(cookie: u64, address: &str, mark: Option<u32>) -> Listener {
+        let address: IpAddr = address.parse().unwrap();
+        Listener {
+            id: SocketId { inode: cookie, cookie },
+            family: if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
+            address,
+            port: 80,
+            bound_if: 0,
+            v6only: None,
+            uid: 0,
+            mark,
+            transparent: None,
+            cgroup_id: None,
+            queue_length: 0,
+            queue_limit: 0,
+            drops: None,
+        }
+    }
+
+    fn count(picked: &Listener, port: u16, listeners: &[Listener]) -> u16 {
+        let mut groups: HashMap<GroupKey, Vec<&Listener>> = HashMap::new();
+        for one in listeners {
+            groups.entry(group_of(one)).or_default().push(one);
+        }
+        lookups_for(picked, &Endpoint { address: "10.0.0.11".parse().unwrap(), port }, &groups)
+    }
+
+    #[test]
+    fn a_socket_alone_needs_one_lookup() {
+        let alone = listener(1, "0.0.0.0", None);
+        let elsewhere = listener(2, "10.0.0.11", None);
+        assert_eq!(count(&alone, 80, &[alone.clone(), elsewhere]), 1);
+    }
+
+    #[test]
+    fn members_alike_need_few_and_members_that_differ_need_many() {
+        let (a, b, c) = (listener(1, "0.0.0.0", Some(0xb00)), listener(2, "0.0.0.0", Some(0xb00)), listener(3, "0.0.0.0", Some(0)));
+        assert_eq!(count(&a, 80, &[a.clone(), b.clone()]), LOOKUPS_ALIKE);
+        assert_eq!(count(&a, 80, &[a.clone(), b, c]), LOOKUPS_MIXED);
+    }
+
+    #[test]
+    fn v6only_and_dual_stack_are_no_group() {
+        let only = Listener { v6only: Some(true), ..listener(1, "::", None) };
+        let dual = Listener { v6only: Some(false), ..listener(2, "::", None) };
+        assert_eq!(count(&only, 80, &[only.clone(), dual]), 1);
+    }
+
+    #[test]
+    fn a_socket_of_another_port_was_chosen_by_a_program_and_needs_many() {
+        let other = listener(1, "0.0.0.0", None);
+        assert_eq!(count(&other, 443, &[]), LOOKUPS_MIXED);
+    }
+
+    #[test]
+    fn every_source_port_and_its_replacements_are_different() {
+        let last = FIRST_SOURCE_PORT + (LOOKUPS_MIXED - 1) * SOURCE_PORT_STEP;
+        assert!(u32::from(SOURCE_PORT_STEP) > TRIES);
+        assert!(last.checked_add(SOURCE_PORT_STEP).is_some());
+    }
+}
