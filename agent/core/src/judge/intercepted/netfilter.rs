@@ -1,0 +1,37 @@
+//! Netfilter's answer for one endpoint as a finding. The rules themselves are evaluated where they are read.
+
+use super::KIND;
+use crate::condition::Finding;
+use crate::facts::steering::NetfilterPath;
+use crate::facts::{Reading, Snapshot};
+use crate::net::Endpoint;
+use crate::reason::Reason;
+
+/// None where netfilter is not read at all: then it is no evidence either way.
+pub(super) fn judge_netfilter(snapshot: &Snapshot, endpoint: Endpoint) -> Option<Finding> {
+    let facts = match &snapshot.netfilter {
+        Reading::NotRead => return None,
+        Reading::Unavailable(unavailable) => {
+            let message = format!("the netfilter rules could not be read: {}", unavailable.detail);
+            return Some(Finding::unknown(KIND, Reason::NetfilterUnreadable, message));
+        }
+        Reading::Observed { value, .. } => value,
+    };
+    let path = facts.paths.iter().find(|(judged, _)| *judged == endpoint).map(|(_, path)| path);
+    Some(match path {
+        None => Finding::unknown(KIND, Reason::NetfilterUnreadable, format!("the netfilter rules were not read for {endpoint} yet")),
+        Some(NetfilterPath::Passes) => Finding::holds(KIND),
+        Some(NetfilterPath::Redirected { to, rule }) => {
+            let message = format!("a netfilter rule sends connections to {endpoint} to {to}: {rule}");
+            Finding::fails(KIND, Reason::NetfilterRedirect, message).with("thief", to).with("rule", rule)
+        }
+        Some(NetfilterPath::Dropped { rule }) => {
+            Finding::fails(KIND, Reason::NetfilterDrop, format!("a netfilter rule drops connections to {endpoint}: {rule}"))
+                .with("rule", rule)
+        }
+        Some(NetfilterPath::Unclear { because }) => {
+            Finding::unknown(KIND, Reason::NetfilterUnclear, format!("a netfilter rule may take connections to {endpoint}: {because}"))
+                .with("rule", because)
+        }
+    })
+}
