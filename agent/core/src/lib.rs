@@ -15,5 +15,6 @@ pub mod plan;
 pub mod policy;
 pub mod reason;
 pub mod render;
+pub mod replay;
 pub mod time;
 pub mod verdict;

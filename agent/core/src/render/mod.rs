@@ -1,4 +1,16 @@
 //! Rendering: values to the exact text that goes out.
 
 pub mod duration;
+pub mod explain;
+pub mod fix;
+pub mod flapping;
+pub mod log_line;
+pub mod page;
+pub mod sources;
+pub mod status;
+pub mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod text;
+pub mod transition;
+pub mod wall;

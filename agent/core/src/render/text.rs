@@ -18,6 +18,17 @@ pub fn sanitise(text: &str) -> String {
         .collect()
 }
 
+/// Longest sentence in any output, in bytes.
+pub const MAX_SENTENCE: usize = 300;
+
+/// A sentence of ours that may hold foreign words (a condition's message, a log message): control characters and
+/// non-ASCII become `?`, at most [`MAX_SENTENCE`] bytes remain. Only for places where it is quoted, or a value of its own:
+/// it keeps `=`.
+#[must_use]
+pub fn clean_sentence(text: &str) -> String {
+    text.chars().take(MAX_SENTENCE).map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -31,6 +42,12 @@ mod tests {
             prop_assert!(out.len() <= MAX_BYTES);
             prop_assert!(out.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'='));
         }
+    }
+
+    #[test]
+    fn a_sentence_is_one_line_of_bounded_length() {
+        assert_eq!(clean_sentence("Envoy: \"a=b\"\nnext \u{e9}"), "Envoy: \"a=b\"?next ?");
+        assert_eq!(clean_sentence(&"x".repeat(9999)).len(), MAX_SENTENCE);
     }
 
     #[test]

@@ -1,0 +1,254 @@
+//! What changed between two verdicts, as one log line that answers: since when, what, who took it, what to do. Pure.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::duration::render_age;
+use super::fix::render_fix;
+use super::log_line::{Level, Line};
+use super::wall::render_rfc3339;
+use crate::condition::{Concern, Condition, Status};
+use crate::facts::DrainRequest;
+use crate::net::Family;
+use crate::reason::Reason;
+use crate::verdict::{Outcome, State, Verdict};
+
+/// So many addresses are named in a line; the rest is counted.
+const ADDRESSES_SHOWN: usize = 8;
+/// So many facts of a condition's evidence stand in a line.
+const EVIDENCE_SHOWN: usize = 6;
+
+/// What is known beside the two verdicts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Context<'a> {
+    /// From the kernel event (or the begin of the read) to the verdict.
+    pub detected_in: Option<Duration>,
+    /// The drain in force.
+    pub drain: Option<&'a DrainRequest>,
+}
+
+/// One change of the verdict, as logged, counted and kept in the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transition {
+    /// When it was judged, milliseconds since the Unix epoch.
+    pub at_unix_ms: u64,
+    /// State of the node before; none for the first verdict.
+    pub from: Option<State>,
+    /// State of the node after.
+    pub to: State,
+    /// Reason of the new state; none exactly when up.
+    pub reason: Option<Reason>,
+    /// The line as logged.
+    pub line: Line,
+}
+
+/// The change from one verdict to the next, if there is one worth a line: another state, another reason, or another set of
+/// addresses that are not up while the node is.
+#[must_use]
+pub fn transition(prev: Option<&Verdict>, next: &Verdict, context: Context<'_>) -> Option<Transition> {
+    let same_node = prev.is_some_and(|prev| prev.node.state == next.node.state);
+    let line = match (prev, next.node.state) {
+        (Some(prev), State::Up) if same_node => partial_line(prev, next)?,
+        (Some(prev), _) if same_node && prev.node.reason == next.node.reason => return None,
+        (None, State::Down) if next.node.reason == Some(Reason::Starting) => return None,
+        (_, State::Up) => up_line(prev, next),
+        (_, State::Drain) => drain_line(prev, next, context),
+        (_, State::Down) => down_line(prev, next),
+    };
+    let line = line.field_if("detected_in", context.detected_in.map(render_age));
+    let fix = (next.node.state != State::Up)
+        .then_some(next.node.reason)
+        .flatten()
+        .or_else(|| first_not_up(next).and_then(|outcome| outcome.reason));
+    let line = line.field_if("fix", fix.map(render_fix));
+    Some(Transition {
+        at_unix_ms: next.judged_at.unix_ms,
+        from: prev.map(|prev| prev.node.state),
+        to: next.node.state,
+        reason: next.node.reason,
+        line,
+    })
+}
+
+fn down_line(prev: Option<&Verdict>, next: &Verdict) -> Line {
+    let level = if next.node.reason == Some(Reason::Starting) { Level::Info } else { Level::Warn };
+    let line = with_outcome(Line::new(level, "node DOWN"), &next.node, next);
+    with_past(line, prev, next)
+}
+
+fn drain_line(prev: Option<&Verdict>, next: &Verdict, context: Context<'_>) -> Line {
+    let mut line = with_outcome(Line::new(Level::Info, "node DRAIN"), &next.node, next);
+    if let Some(drain) = context.drain.filter(|_| next.node.reason == Some(Reason::DrainRequested)) {
+        let until = drain.until_unix_ms.map_or_else(|| "undrain".to_owned(), render_rfc3339);
+        line = line.foreign("asked_by", &drain.by).foreign("why", &drain.reason).field("until", until);
+    }
+    with_past(line, prev, next)
+}
+
+fn up_line(prev: Option<&Verdict>, next: &Verdict) -> Line {
+    let level = if next.partial > 0 { Level::Warn } else { Level::Info };
+    let mut line = Line::new(level, "node UP").field("ports", join(&next.ports));
+    line = with_partial(line, next);
+    with_past(line, prev, next)
+}
+
+/// The node stays up; which addresses are not has changed.
+fn partial_line(prev: &Verdict, next: &Verdict) -> Option<Line> {
+    let (before, after) = (not_up(prev), not_up(next));
+    if before == after {
+        return None;
+    }
+    let line = match after.is_empty() {
+        true => {
+            let back: Vec<IpAddr> = before.into_iter().map(|(address, _, _)| address).collect();
+            Line::new(Level::Info, "node UP").field("partial", 0).field("back", addresses(&back))
+        }
+        false => with_partial(Line::new(Level::Warn, "node UP"), next),
+    };
+    Some(line)
+}
+
+fn not_up(verdict: &Verdict) -> BTreeSet<(IpAddr, State, Option<Reason>)> {
+    verdict.addresses.iter().filter(|a| a.outcome.state != State::Up).map(|a| (a.address, a.outcome.state, a.outcome.reason)).collect()
+}
+
+fn first_not_up(verdict: &Verdict) -> Option<&Outcome> {
+    verdict
+        .addresses
+        .iter()
+        .map(|address| &address.outcome)
+        .filter(|outcome| outcome.state != State::Up)
+        .min_by_key(|outcome| outcome.reason)
+}
+
+fn with_partial(line: Line, next: &Verdict) -> Line {
+    match first_not_up(next) {
+        Some(outcome) if next.partial > 0 => {
+            with_outcome(line.field("partial", next.partial).field("of", next.addresses.len()), outcome, next)
+        }
+        _ => line,
+    }
+}
+
+/// Reason, ports, families, addresses, and the facts of the condition that gave the reason.
+fn with_outcome(line: Line, outcome: &Outcome, verdict: &Verdict) -> Line {
+    let line = line.field_if("reason", outcome.reason);
+    let line = line.field_if("port", (!outcome.ports.is_empty()).then(|| join(&outcome.ports)));
+    let Some(reason) = outcome.reason else { return line };
+    let concerned: Vec<&Condition> = verdict.conditions.iter().filter(|c| c.reason == Some(reason) && c.status != Status::True).collect();
+    let families: BTreeSet<Family> = concerned.iter().filter_map(|condition| condition.front).map(|front| front.family).collect();
+    let line = line.field_if("family", (!families.is_empty()).then(|| join(families)));
+    let affected: Vec<IpAddr> =
+        verdict.addresses.iter().filter(|a| a.outcome.reason == Some(reason) && a.outcome.state != State::Up).map(|a| a.address).collect();
+    let line = line.field_if("addresses", (!affected.is_empty()).then(|| addresses(&affected)));
+    match concerned.iter().copied().min_by_key(|condition| (condition.status, matches!(condition.addresses, Concern::Some(_)))) {
+        Some(condition) => with_evidence(line, condition),
+        None => line,
+    }
+}
+
+fn with_evidence(mut line: Line, condition: &Condition) -> Line {
+    let thief = condition.evidence.get_key_value("thief");
+    for (name, value) in thief.into_iter().chain(condition.evidence.iter().filter(|(name, _)| *name != "thief")).take(EVIDENCE_SHOWN) {
+        line = line.foreign(name, value);
+    }
+    if condition.evidence.is_empty() && !condition.message.is_empty() {
+        line.field("detail", condition.message.replace('=', ":"))
+    } else {
+        line
+    }
+}
+
+/// How long the state before had lasted, and why it was not up.
+fn with_past(line: Line, prev: Option<&Verdict>, next: &Verdict) -> Line {
+    let Some(prev) = prev else { return line };
+    let lasted = Duration::from_millis(next.judged_at.unix_ms.saturating_sub(prev.node_since.unix_ms));
+    line.field(&format!("{}_for", prev.node.state), render_age(lasted)).field_if("was", prev.node.reason)
+}
+
+fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(",")
+}
+
+fn addresses(list: &[IpAddr]) -> String {
+    let mut text = join(list.iter().take(ADDRESSES_SHOWN));
+    if list.len() > ADDRESSES_SHOWN {
+        text.push_str(&format!(",+{}", list.len() - ADDRESSES_SHOWN));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log_line::render_text;
+    use super::super::testing::{Scene, THIEF};
+    use super::*;
+
+    fn change(prev: Option<&Verdict>, next: &Verdict) -> Option<String> {
+        transition(prev, next, Context::default()).map(|change| render_text(&change.line))
+    }
+
+    #[test]
+    fn down_says_reason_place_thief_and_what_to_do() {
+        let (up, down) = (Scene::up(), Scene::hostport());
+        let context = Context { detected_in: Some(Duration::from_micros(180)), drain: None };
+        let change = transition(Some(&up), &down, context).expect("a change");
+        assert_eq!((change.from, change.to, change.reason), (Some(State::Up), State::Down, Some(Reason::HostPort)));
+        let expected = format!(
+            "WARN node DOWN reason=HostPort port=80 family=ipv4 addresses=10.0.0.11 thief=\"{THIEF}\" up_for=3d4h detected_in=180us \
+             fix=\"docs/conditions/HostPort.md: free the hostPort: move the named pod to another hostPort or off this node\""
+        );
+        assert_eq!(render_text(&change.line), expected);
+    }
+
+    #[test]
+    fn nothing_changed_is_no_line() {
+        for verdict in [Scene::up(), Scene::hostport(), Scene::partial(), Scene::draining()] {
+            assert_eq!(change(Some(&verdict), &verdict), None);
+        }
+    }
+
+    #[test]
+    fn up_says_how_long_and_why_it_was_not() {
+        let line = change(Some(&Scene::hostport()), &Scene::up()).expect("a change");
+        assert!(line.starts_with("INFO node UP ports=80,443 down_for=") && line.ends_with(" was=HostPort"), "{line}");
+    }
+
+    #[test]
+    fn the_start_is_no_line_and_the_first_verdict_is_one() {
+        assert_eq!(change(None, &Scene::starting()), None);
+        assert_eq!(change(None, &Scene::up()).as_deref(), Some("INFO node UP ports=80,443"));
+        assert!(change(Some(&Scene::starting()), &Scene::hostport()).expect("another reason").contains("reason=HostPort"));
+    }
+
+    #[test]
+    fn partial_changes_warn_and_the_return_informs() {
+        let line = change(Some(&Scene::up()), &Scene::partial()).expect("a change");
+        assert!(line.starts_with("WARN node UP partial=1 of=2 reason=HostPort port=80 family=ipv4 addresses=10.0.0.11 "), "{line}");
+        assert!(line.contains("fix="), "{line}");
+        assert_eq!(change(Some(&Scene::partial()), &Scene::up()).as_deref(), Some("INFO node UP partial=0 back=10.0.0.11"));
+    }
+
+    #[test]
+    fn a_drain_names_who_asked_and_until_when() {
+        let drain = DrainRequest {
+            by: "uid 0 (root)".to_owned(),
+            reason: "kernel\nupdate state=up".to_owned(),
+            asked_unix_ms: 0,
+            until_unix_ms: Some(0),
+        };
+        let context = Context { drain: Some(&drain), detected_in: None };
+        let line = render_text(&transition(Some(&Scene::up()), &Scene::draining(), context).expect("a change").line);
+        assert!(line.starts_with("INFO node DRAIN reason=DrainRequested"), "{line}");
+        assert!(line.contains("asked_by=\"uid 0 (root)\" why=\"kernel?update state:up\" until=1970-01-01T00:00:00.000Z"), "{line}");
+    }
+
+    #[test]
+    fn many_addresses_are_counted() {
+        let list: Vec<IpAddr> = (0..20_u8).map(|n| IpAddr::from([10, 0, 0, n])).collect();
+        assert!(addresses(&list).ends_with("10.0.0.7,+12"));
+    }
+}
