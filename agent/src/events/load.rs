@@ -5,6 +5,7 @@
 
 use super::attach::{self, EXIT, Program, SIGNAL, SOCKET_STATE};
 use super::log::{self, LogStream};
+use super::memory;
 use super::offsets::{self, Offsets};
 use super::prove;
 use super::ring::Ring;
@@ -73,6 +74,12 @@ pub fn load(options: Options) -> Result<Events, LoadError> {
     if OBJECT.is_empty() {
         return Err(LoadError::NotEmbedded);
     }
+    let outcome = load_proven(options);
+    memory::give_back();
+    outcome
+}
+
+fn load_proven(options: Options) -> Result<Events, LoadError> {
     let known = Offsets::read();
     let offsets = known.clone().unwrap_or_default();
     let without = known.err().unwrap_or_else(|| "the kernel's type information lacks the fields it needs".to_owned());
