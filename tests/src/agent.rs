@@ -273,3 +273,34 @@ fn port_of(listen: &Value) -> Result<u16> {
     let (_, port) = text.rsplit_once(':').context("listen has no port")?;
     Ok(port.parse()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_line_is_the_first_of_the_body_in_every_protocol() {
+        let line = "state=down node=worker-1 address=all reason=HostPort port=80 ports=80,443";
+        let http = format!("HTTP/1.1 503 x\r\nx-gwready: state=down\r\n\r\n{line}\nNotIntercepted …\n");
+        assert_eq!(state_line(http.as_bytes()).unwrap(), line);
+        assert_eq!(state_line(format!("{line}\n").as_bytes()).unwrap(), line, "HTTP/0.9 has no header");
+    }
+
+    #[test]
+    fn a_reply_without_a_state_is_an_error() {
+        assert!(state_line(b"HTTP/1.1 404 Not Found\r\n\r\nno such path\n").is_err());
+        assert!(state_line(b"").is_err());
+    }
+
+    #[test]
+    fn keys_are_set_by_their_path_and_the_rest_stays() {
+        let node = Node::new().unwrap();
+        let builder = Agent::builder(&node).set("timing.min_up", "0s").set("ports", json!([80])).set("health.detail", false);
+        let text = fs::read_to_string(builder.write_config().unwrap()).unwrap();
+        let config: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(config["timing"], json!({"min_up": "0s"}));
+        assert_eq!(config["ports"], json!([80]));
+        assert_eq!(config["health"], json!({"listen": "[::]:9680", "detail": false}));
+        assert_eq!(config["cilium"]["run_dir"], json!(node.run_dir()));
+    }
+}

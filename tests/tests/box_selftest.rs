@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use gwready_tests::client::{ask, ask_many};
 use gwready_tests::listener::{HOST_OK, HOST_SILENT, SNI};
 use gwready_tests::node::{UPLINK, node_v4, node_v6};
@@ -331,6 +332,27 @@ fn two_nodes_do_not_see_each_other() {
     let _thief = Thief::at(&one, v4(1), 80).reuseport().start().unwrap();
     assert_eq!(ask(one.outside(), v4(1), 80).unwrap(), Answer::Thief("thief".into()));
     assert_eq!(ask(two.outside(), v4(1), 80).unwrap(), Answer::Envoy);
+}
+
+#[test]
+fn envoy_outlives_the_thread_that_started_it() {
+    let node = Node::new().unwrap();
+    let envoy = std::thread::scope(|scope| scope.spawn(|| Envoy::start(&node)).join().unwrap()).unwrap();
+    for _ in 0..20 {
+        assert_eq!(ask(node.outside(), v4(1), 80).unwrap(), Answer::Envoy, "{}", envoy.log());
+    }
+}
+
+#[test]
+fn a_child_dies_with_its_space_even_if_nobody_ends_it() {
+    let space = Space::new("short").unwrap();
+    let mut sleep = std::process::Command::new("sleep");
+    sleep.arg("1000");
+    let mut child = space.spawn(sleep).unwrap();
+    assert!(child.try_wait().unwrap().is_none());
+    drop(space);
+    let status = eventually(SOON, || child.try_wait()?.ok_or_else(|| anyhow!("still runs"))).unwrap();
+    assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
 }
 
 /// Threads and open descriptors that hold this namespace, of any process.
