@@ -22,3 +22,8 @@ mod walker;
 pub use reader::OwnerReader;
 pub use settings::Settings;
 pub use walker::Wake;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod reader_tests;

@@ -27,8 +27,6 @@ use crate::clock;
 const NAME_ALL_AGAIN: Duration = Duration::from_secs(10);
 /// Time within a pass for looking at new processes while there is no Envoy.
 const SCAN_TIME: Duration = Duration::from_millis(1);
-/// Between two walks at least this many times as long as the last one took, so that changing sockets can't keep a core busy.
-const REST: u32 = 4;
 
 /// Reads who holds the sockets of the expected ports.
 pub struct OwnerReader {
@@ -36,7 +34,7 @@ pub struct OwnerReader {
     wake: Wake,
     root: Option<Arc<ProcRoot>>,
     walker: Option<Walker>,
-    last_walk: Option<Walked>,
+    pub(super) last_walk: Option<Walked>,
     sockets: Sockets,
     processes: HashMap<u32, Tracked>,
     known: KnownPids,
@@ -82,7 +80,7 @@ impl OwnerReader {
         }
     }
 
-    /// A walk is under way; `wake` will be called.
+    /// A walk is ordered or under way; `wake` will be called.
     #[must_use]
     pub fn searching(&self) -> bool {
         self.walker.as_ref().is_some_and(Walker::busy)
@@ -225,24 +223,17 @@ impl OwnerReader {
     }
 
     fn order_walk(&mut self, root: &Arc<ProcRoot>, now: Mono, described: &BTreeMap<u32, Process>) -> Result<(), (Why, String)> {
-        let due = match &self.last_walk {
-            None => true,
-            Some(last) => {
-                let took = last.end.since(last.begin);
-                let pause = now.since(last.end);
-                let rename = pause >= NAME_ALL_AGAIN && self.envoys(described).is_empty();
-                pause >= took * REST && (rename || self.sockets.walk_due(now))
-            }
-        };
-        if !due || self.searching() {
-            return Ok(());
-        }
+        let rename = self.last_walk.as_ref().map_or(Some(now), |last| {
+            let nameless = now.since(last.end) >= NAME_ALL_AGAIN && self.envoys(described).is_empty();
+            nameless.then_some(now)
+        });
+        let Some(not_before) = rename.or_else(|| self.sockets.walk_due_at()) else { return Ok(()) };
         if self.walker.is_none() {
             let walker = Walker::spawn(Arc::clone(root), self.settings.envoy_exe.clone(), Arc::clone(&self.wake));
             self.walker = Some(walker.map_err(|error| (Why::Failed, format!("the owner search can't start: {error}")))?);
         }
-        let job = Job { wanted: self.sockets.inodes(), until: now.plus(self.settings.walk_deadline) };
-        self.walker.as_mut().map_or(Ok(()), |walker| walker.start(job)).map_err(ended)
+        let job = Job { wanted: self.sockets.inodes(), not_before, deadline: self.settings.walk_deadline };
+        self.walker.as_mut().map_or(Ok(()), |walker| walker.order(job)).map_err(ended)
     }
 
     fn wait_for_first_walk(&mut self, begin: Mono) -> Result<(), (Why, String)> {

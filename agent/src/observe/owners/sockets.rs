@@ -131,9 +131,10 @@ impl Sockets {
         fresh
     }
 
-    /// A walk is due: some socket was never searched for, or has no holder and its pause is over.
-    pub(super) fn walk_due(&self, now: Mono) -> bool {
-        self.by_inode.values().any(|socket| (socket.searched == Searched::NotYet || socket.holders.is_empty()) && now >= socket.not_before)
+    /// When a walk is due: some socket was never searched for, or has no holder and its pause is over then.
+    pub(super) fn walk_due_at(&self) -> Option<Mono> {
+        let open = self.by_inode.values().filter(|socket| socket.searched == Searched::NotYet || socket.holders.is_empty());
+        open.map(|socket| socket.not_before).min()
     }
 
     /// Some socket has a holder that a search of everything did not find: this /proc is not the whole node.

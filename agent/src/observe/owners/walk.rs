@@ -2,6 +2,7 @@
 //! its own (`walker`). Must not remember anything.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use gwready_core::time::Mono;
 
@@ -15,8 +16,10 @@ use crate::clock;
 pub(super) struct Job {
     /// Socket inodes.
     pub wanted: HashSet<u64>,
-    /// When to give up.
-    pub until: Mono,
+    /// Not before this moment.
+    pub not_before: Mono,
+    /// How long it may take.
+    pub deadline: Duration,
 }
 
 /// A process worth remembering.
@@ -54,10 +57,11 @@ pub(super) fn walk(root: &ProcRoot, envoy_exe: &str, job: &Job, mut hit: impl Fn
     if walked.pids.first() != Some(&1) {
         walked = walked.fail(format!("{} does not show pid 1: processes are hidden (hidepid)", root.path().display()));
     }
-    let mut budget = Budget { left: usize::MAX, until: job.until };
+    let until = walked.begin.plus(job.deadline);
+    let mut budget = Budget { left: usize::MAX, until };
     let (mut refused, mut example) = (0_u32, None);
     for pid in walked.pids.iter().rev() {
-        if budget.left == 0 || clock::mono() >= job.until {
+        if budget.left == 0 || clock::mono() >= until {
             walked.incomplete = Some("the search ran out of time".to_owned());
             walked.all_named = false;
             break;

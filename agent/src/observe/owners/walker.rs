@@ -26,46 +26,61 @@ pub(super) enum Message {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ended;
 
+/// Between two walks at least this many times as long as the last one took, so that changing sockets can't keep a core busy.
+const REST: u32 = 4;
+
 /// Handle of the thread.
 pub(super) struct Walker {
-    jobs: Sender<Job>,
-    messages: Receiver<Message>,
-    busy: bool,
+    jobs: Sender<(u64, Job)>,
+    messages: Receiver<(u64, Message)>,
+    /// The last order and its number, until it is done. A later order takes the place of one that has not begun.
+    ordered: Option<Job>,
+    number: u64,
 }
 
 impl fmt::Debug for Walker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walker").field("busy", &self.busy).finish_non_exhaustive()
+        f.debug_struct("Walker").field("ordered", &self.ordered).finish_non_exhaustive()
     }
 }
 
 impl Walker {
     pub(super) fn spawn(root: Arc<ProcRoot>, envoy_exe: String, wake: Wake) -> std::io::Result<Self> {
-        let (jobs, orders) = channel::<Job>();
+        let (jobs, orders) = channel();
         let (reports, messages) = channel();
         std::thread::Builder::new().name("gwready-owners".to_owned()).spawn(move || {
-            for job in orders {
+            let mut rested_at = Mono(0);
+            while let Some((number, job)) = next_job(&orders, rested_at) {
                 let walked = walk(&root, &envoy_exe, &job, |hit| {
                     // A reader that is gone needs no report; the loop ends when its order channel closes.
-                    let _ = reports.send(Message::Hit(hit));
+                    let _ = reports.send((number, Message::Hit(hit)));
                     wake();
                 });
-                let _ = reports.send(Message::Done(walked));
+                rested_at = walked.end.plus(walked.end.since(walked.begin).saturating_mul(REST));
+                let _ = reports.send((number, Message::Done(walked)));
                 wake();
             }
         })?;
-        Ok(Self { jobs, messages, busy: false })
+        Ok(Self { jobs, messages, ordered: None, number: 0 })
     }
 
-    /// A walk is under way.
+    /// A walk is ordered or under way.
     pub(super) const fn busy(&self) -> bool {
-        self.busy
+        self.ordered.is_some()
     }
 
-    pub(super) fn start(&mut self, job: Job) -> Result<(), Ended> {
-        self.jobs.send(job).map_err(|_| Ended)?;
-        self.busy = true;
-        Ok(())
+    /// Orders a walk, unless one that serves as well is ordered already.
+    pub(super) fn order(&mut self, job: Job) -> Result<(), Ended> {
+        let served = self
+            .ordered
+            .as_ref()
+            .is_some_and(|ordered| ordered.not_before <= job.not_before && job.wanted.iter().all(|inode| ordered.wanted.contains(inode)));
+        if served {
+            return Ok(());
+        }
+        self.number += 1;
+        self.ordered = Some(job.clone());
+        self.jobs.send((self.number, job)).map_err(|_| Ended)
     }
 
     /// What has arrived, without waiting.
@@ -86,8 +101,23 @@ impl Walker {
         }
     }
 
-    fn note(&mut self, message: Message) -> Message {
-        self.busy &= !matches!(message, Message::Done(_));
+    fn note(&mut self, (number, message): (u64, Message)) -> Message {
+        if matches!(message, Message::Done(_)) && number == self.number {
+            self.ordered = None;
+        }
         message
+    }
+}
+
+/// The next order when its time has come, or the one that took its place meanwhile; none when the reader is gone.
+fn next_job(orders: &Receiver<(u64, Job)>, rested_at: Mono) -> Option<(u64, Job)> {
+    let mut next = orders.recv().ok()?;
+    loop {
+        let pause = next.1.not_before.max(rested_at).since(clock::mono());
+        match orders.recv_timeout(pause) {
+            Ok(newer) => next = newer,
+            Err(RecvTimeoutError::Timeout) => return Some(next),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
     }
 }
