@@ -10,6 +10,7 @@ pub mod facts;
 pub mod judge;
 pub mod lb;
 pub mod memory;
+pub mod memory_queues;
 pub mod net;
 pub mod plan;
 pub mod policy;

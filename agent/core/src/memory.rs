@@ -48,6 +48,8 @@ pub struct Memory {
     /// Recovery state of every endpoint that is or was not up.
     #[serde(with = "pairs")]
     pub recovery: BTreeMap<Endpoint, Recovery>,
+    /// History of the accept queues.
+    pub queues: crate::memory_queues::QueueMemory,
 }
 
 /// JSON objects need string keys; maps with structured keys are written as lists of pairs.

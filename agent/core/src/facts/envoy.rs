@@ -117,7 +117,14 @@ mod tests {
         let gateway = |name: &str| EnvoyListener { name: name.to_owned(), ..EnvoyListener::default() }.gateway();
         assert_eq!(gateway("default/cilium-gateway-gw/listener").as_deref(), Some("default/gw"));
         assert_eq!(gateway("team-a/cilium-gateway-public-edge/listener-8443").as_deref(), Some("team-a/public-edge"));
-        for other in ["cilium-http-ingress:10000", "default/cilium-ingress/listener", "a/cilium-gateway-/listener", "/cilium-gateway-x/l", "a/cilium-gateway-x", ""] {
+        for other in [
+            "cilium-http-ingress:10000",
+            "default/cilium-ingress/listener",
+            "a/cilium-gateway-/listener",
+            "/cilium-gateway-x/l",
+            "a/cilium-gateway-x",
+            "",
+        ] {
             assert_eq!(gateway(other), None, "{other}");
         }
     }

@@ -7,6 +7,7 @@ pub mod envoy;
 pub mod platform;
 pub mod probes;
 pub mod processes;
+pub mod queues;
 pub mod sockets;
 pub mod steering;
 
@@ -128,6 +129,8 @@ pub struct Snapshot {
     pub addresses: Reading<addresses::AddressTable>,
     /// The kernel's listener lookups and LISTEN rows.
     pub sockets: Reading<sockets::SocketTable>,
+    /// Close samples of suspected accept queues, since the last pass.
+    pub queues: queues::QueueSamples,
     /// Who holds the sockets, and the Envoys of this namespace.
     pub owners: Reading<processes::Owners>,
     /// Cilium's load-balancer maps, as far as the expected endpoints touch them.

@@ -79,7 +79,7 @@ pub struct ProbeResult {
     pub at: Mono,
     /// How many probes in a row have failed, this one included; 0 after a success.
     pub failures: u32,
-    /// No probe of this endpoint has passed since the prober started: a failure counts in full.
+    /// No probe of this front has passed since the prober started: a failure counts in full.
     pub never_passed: bool,
     /// Server name that was asked for.
     pub server_name: Option<String>,

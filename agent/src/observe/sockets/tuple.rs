@@ -67,11 +67,19 @@ impl TupleLookup {
     pub fn read_acceptor(&mut self, client: SocketAddr, server: SocketAddr, cookie: u64) -> Acceptor {
         match self.read_accepted_end(client, server) {
             Ok(Some(Row { state: TcpState::TimeWait | TcpState::Other(_), .. })) | Err(_) => Acceptor::Unknown,
-            Ok(Some(row)) => Acceptor::Local { inode: row.id.inode, mark: row.mark },
+            Ok(Some(row)) => Acceptor::Local { inode: row.id.inode, mark: row.mark, listener: None },
             Ok(None) => match self.read_destination(client, cookie) {
-                Ok(peer) => Acceptor::Elsewhere { peer: peer.map(|peer| (peer.ip(), peer.port())) },
-                Err(_) => Acceptor::Unknown,
+                Ok(Some(peer)) if peer == server => Acceptor::Elsewhere,
+                Ok(Some(peer)) => self.read_translated(client, peer),
+                Ok(None) | Err(_) => Acceptor::Unknown,
             },
         }
+    }
+
+    /// The acceptor of a connection that really went to `to`.
+    fn read_translated(&mut self, client: SocketAddr, to: SocketAddr) -> Acceptor {
+        let row = self.read_accepted_end(client, to).ok().flatten();
+        let (inode, mark) = row.map_or((None, None), |row| (Some(row.id.inode), row.mark));
+        Acceptor::Translated { to: Some((to.ip(), to.port())), inode, mark }
     }
 }

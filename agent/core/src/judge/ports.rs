@@ -1,0 +1,147 @@
+//! `ports: auto`: which ports a gateway node is expected to serve, learnt from Envoy's own gateway listeners.
+//!
+//! A port is learnt when Envoy names it, accepted or rejected: a listener that could not be opened is exactly what must not
+//! be forgotten. It is unlearnt only when a live Envoy that is connected to its control plane has named other gateway
+//! listeners without it for [`UNLEARN_AFTER`]: an Envoy that lost all of its listeners (an xDS wait that timed out, a node
+//! label that went) proves nothing about what the node should serve.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::facts::Snapshot;
+use crate::facts::envoy::{EnvoyAdmin, ServerState};
+use crate::policy::{Choice, Policy};
+use crate::time::Mono;
+
+/// What is expected while nothing is known.
+pub const DEFAULT_PORTS: [u16; 2] = [80, 443];
+
+/// How long the rest of the gateway must have been there without a port before the port is no longer expected. Longer than
+/// a restart of the cilium-agent takes to send all listeners again.
+pub const UNLEARN_AFTER: Duration = Duration::from_secs(60);
+
+/// Ports that Envoy's gateway listeners name now, ascending; none if Envoy could not be asked or names no gateway listener.
+#[must_use]
+pub fn learnt_ports(snapshot: &Snapshot) -> Option<Vec<u16>> {
+    let admin = snapshot.envoy.value()?;
+    let ports = named(admin);
+    (!ports.is_empty()).then_some(ports)
+}
+
+fn named(admin: &EnvoyAdmin) -> Vec<u16> {
+    let gateways = admin.listeners.iter().filter(|listener| listener.is_gateway());
+    let mut ports: Vec<u16> = gateways.flat_map(|listener| listener.ports.iter().chain(&listener.rejected_ports)).copied().collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+/// Updates the ports seen (with when each was last named) from one snapshot. Ports named now are added; ports that a whole
+/// gateway configuration has left out for [`UNLEARN_AFTER`] go.
+pub fn remember_ports(seen: &mut BTreeMap<u16, Mono>, snapshot: &Snapshot, now: Mono) {
+    let Some(admin) = snapshot.envoy.value() else { return };
+    let named = named(admin);
+    let whole = admin.state == ServerState::Live && admin.control_plane_connected != Some(false) && !named.is_empty();
+    for port in &named {
+        seen.insert(*port, now);
+    }
+    if whole {
+        seen.retain(|_, last| now.since(*last) < UNLEARN_AFTER);
+    } else {
+        // Nothing is held against a port while Envoy has nothing to say.
+        seen.values_mut().for_each(|last| *last = now);
+    }
+}
+
+/// The expected ports, ascending: as configured, else those named now and those in `remembered`, else [`DEFAULT_PORTS`].
+#[must_use]
+pub fn expected_ports(policy: &Policy, snapshot: &Snapshot, remembered: &[u16]) -> Vec<u16> {
+    let mut ports = match &policy.ports {
+        Choice::Only(ports) => ports.clone(),
+        Choice::Auto => {
+            let mut ports = learnt_ports(snapshot).unwrap_or_default();
+            ports.extend(remembered.iter().filter(|port| **port != 0));
+            if ports.is_empty() { DEFAULT_PORTS.to_vec() } else { ports }
+        }
+    };
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::serving::{admin, gateway, unread};
+    use super::*;
+    use crate::facts::envoy::EnvoyListener;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn learn(seen: &mut BTreeMap<u16, Mono>, listeners: Vec<EnvoyListener>, second: u64) {
+        remember_ports(seen, &admin(listeners), Mono(second * SECOND));
+    }
+
+    fn ports(seen: &BTreeMap<u16, Mono>) -> Vec<u16> {
+        seen.keys().copied().collect()
+    }
+
+    #[test]
+    fn what_envoy_names_is_expected_rejected_listeners_too() {
+        let rejected = EnvoyListener { rejected_ports: vec![8443], ..gateway("b", &[]) };
+        let snapshot = admin(vec![
+            gateway("a", &[80]),
+            rejected,
+            EnvoyListener { ports: vec![9964], name: "envoy-metrics".into(), ..EnvoyListener::default() },
+        ]);
+        assert_eq!(learnt_ports(&snapshot), Some(vec![80, 8443]));
+        assert_eq!(expected_ports(&Policy::default(), &snapshot, &[]), [80, 8443]);
+        assert_eq!(expected_ports(&Policy::default(), &snapshot, &[443]), [80, 443, 8443]);
+    }
+
+    #[test]
+    fn nothing_known_means_80_and_443() {
+        assert_eq!(expected_ports(&Policy::default(), &unread(), &[]), [80, 443]);
+        assert_eq!(expected_ports(&Policy::default(), &admin(vec![]), &[]), [80, 443]);
+    }
+
+    #[test]
+    fn a_gateway_with_only_port_80_is_not_judged_by_443() {
+        assert_eq!(expected_ports(&Policy::default(), &admin(vec![gateway("a", &[80])]), &[]), [80]);
+        assert_eq!(expected_ports(&Policy::default(), &unread(), &[80]), [80]);
+    }
+
+    #[test]
+    fn configured_ports_are_taken_as_they_are() {
+        let policy = Policy { ports: Choice::Only(vec![8080, 80]), ..Policy::default() };
+        assert_eq!(expected_ports(&policy, &admin(vec![gateway("a", &[443])]), &[443]), [80, 8080]);
+    }
+
+    #[test]
+    fn a_port_that_the_rest_of_the_gateway_no_longer_has_is_unlearnt_after_a_minute() {
+        let mut seen = BTreeMap::new();
+        learn(&mut seen, vec![gateway("a", &[80]), gateway("b", &[8443])], 0);
+        learn(&mut seen, vec![gateway("a", &[80])], 59);
+        assert_eq!(ports(&seen), [80, 8443]);
+        learn(&mut seen, vec![gateway("a", &[80])], 60);
+        assert_eq!(ports(&seen), [80]);
+    }
+
+    #[test]
+    fn an_envoy_without_any_gateway_listener_unlearns_nothing() {
+        let mut seen = BTreeMap::new();
+        learn(&mut seen, vec![gateway("a", &[80, 443])], 0);
+        for second in (60..600).step_by(60) {
+            learn(&mut seen, vec![], second);
+        }
+        assert_eq!(ports(&seen), [80, 443]);
+        learn(&mut seen, vec![gateway("a", &[80])], 590);
+        assert_eq!(ports(&seen), [80, 443], "the minute begins when Envoy has something to say again");
+    }
+
+    #[test]
+    fn an_envoy_that_cannot_be_asked_unlearns_nothing() {
+        let mut seen = BTreeMap::from([(8080, Mono(0))]);
+        remember_ports(&mut seen, &unread(), Mono(3600 * SECOND));
+        assert_eq!(ports(&seen), [8080]);
+    }
+}
