@@ -12,6 +12,7 @@ mod source;
 use crate::place;
 use anyhow::{Result, bail};
 use exceptions::Exceptions;
+use gwready_core::reason::Reason;
 
 /// Longest source file, in lines without its tests.
 const LONGEST_FILE: usize = 500;
@@ -45,7 +46,7 @@ pub(crate) fn check() -> Result<()> {
     let files = source::read_all(&root)?;
     let mut findings = rules::judge(&files);
     findings.extend(dependencies::judge(&dependencies::read()?));
-    findings.extend(reasons::judge(&files, &reasons::read_pages(&root)));
+    findings.extend(reasons::judge(Reason::ALL.iter().map(|reason| reason.as_str()), &reasons::read_pages(&root)));
     eprintln!("    {}", rules::render(&files));
 
     let mut exceptions = Exceptions::read(&root.join("xtask/figures-exceptions.txt"))?;

@@ -52,10 +52,11 @@ pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
     Ok(files)
 }
 
-/// The package `tests` (the box included: it exists for tests only), and modules kept in test files.
+/// The package `tests` (the box included: it exists for tests only), and modules kept in files of their
+/// own, which are told by name: `tests.rs`, `…_tests.rs`, `testing.rs`, anything below a folder `tests`.
 fn is_test_file(path: &str) -> bool {
-    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
-    path.starts_with("tests/") || path.ends_with("/tests.rs") || folders.split('/').any(|folder| folder == "tests")
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    name.ends_with("_tests.rs") || ["tests.rs", "testing.rs"].contains(&name) || folders.split('/').any(|folder| folder == "tests")
 }
 
 fn inline_test_lines(text: &str) -> usize {
@@ -105,6 +106,8 @@ mod tests {
         assert_eq!(Source::count("agent/src/a/tests.rs", "a\nb\n".to_owned()).test_lines, 2);
         assert_eq!(Source::count("agent/core/tests/a.rs", "a\nb\n".to_owned()).test_lines, 2);
         assert_eq!(Source::count("tests/src/node.rs", "a\nb\n".to_owned()).test_lines, 2);
+        assert_eq!(Source::count("agent/core/src/judge/identity_tests.rs", "a\nb\n".to_owned()).test_lines, 2);
+        assert_eq!(Source::count("xtask/src/test.rs", "a\nb\n".to_owned()).test_lines, 0);
         assert_eq!(Source::count("agent/src/latests.rs", "a\nb\n".to_owned()).test_lines, 0);
     }
 
