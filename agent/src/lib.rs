@@ -9,5 +9,7 @@ pub mod config;
 pub mod control;
 pub mod events;
 pub mod health;
+pub mod logging;
 pub mod observe;
 pub mod probe;
+pub mod state;
