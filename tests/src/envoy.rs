@@ -263,6 +263,26 @@ impl Envoy {
         kill_process(pid, signal).with_context(|| format!("{signal:?} to Envoy"))
     }
 
+    /// STOP, and waits until every thread has stopped: until then a worker may still answer.
+    pub fn stop(&self) -> Result<()> {
+        self.signal(Signal::STOP)?;
+        let tasks = format!("/proc/{}/task", self.pid()?);
+        eventually(PATIENCE, || {
+            for task in fs::read_dir(&tasks)? {
+                let stat = fs::read_to_string(task?.path().join("stat"))?;
+                // The state follows the name, which may itself contain ')'.
+                let (_, fields) = stat.rsplit_once(") ").context("no state")?;
+                ensure!(fields.starts_with('T'), "a thread still runs: {stat}");
+            }
+            Ok(())
+        })
+    }
+
+    /// CONT.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
     /// KILL to all of it (starter too), and waits for its end.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()

@@ -147,9 +147,9 @@ fn drained_listeners_refuse_while_ready_says_live() {
 fn a_stopped_envoy_accepts_and_does_not_answer() {
     let node = Node::new().unwrap();
     let envoy = Envoy::start(&node).unwrap();
-    envoy.signal(Signal::STOP).unwrap();
+    envoy.stop().unwrap();
     assert_eq!(ask(node.outside(), v4(1), 80).unwrap(), Answer::Timeout);
-    envoy.signal(Signal::CONT).unwrap();
+    envoy.resume().unwrap();
     assert_eq!(ask(node.outside(), v4(1), 80).unwrap(), Answer::Envoy);
 }
 
