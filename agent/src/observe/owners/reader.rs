@@ -253,9 +253,9 @@ impl OwnerReader {
 
     fn facts(&mut self, root: &ProcRoot, now: Mono, described: BTreeMap<u32, Process>, scanned: bool) -> Owners {
         let envoys = self.envoys(&described);
-        let boot = clock::boot();
+        let (at, boot) = (clock::mono(), clock::boot());
         for process in envoys.iter().filter_map(|pid| described.get(pid)) {
-            self.starts.note(process.pid, process.start_ticks, now, boot);
+            self.starts.note(process.pid, process.start_ticks, at, boot);
         }
         let named = scanned || self.last_walk.as_ref().is_some_and(|walked| walked.all_named && walked.begin >= now);
         let processes = described.into_iter().filter(|(pid, _)| envoys.contains(pid) || self.sockets.holds_any(*pid)).collect();
