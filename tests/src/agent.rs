@@ -1,6 +1,7 @@
 //! The agent in a node: its configuration, its process, and its answers as balancers, scrapers and
 //! people get them. Knows the contracts of the outside only, nothing of the agent's insides.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -96,6 +97,7 @@ impl AgentBuilder {
             }
             None => Command::new(gwready),
         };
+        forget_variables(&mut command, std::env::vars_os().map(|(name, _)| name));
         command.arg("run").arg("--config").arg(&config);
         command.args(&self.args);
         command.envs(self.env.iter().map(|(key, value)| (key, value)));
@@ -242,6 +244,7 @@ impl Agent {
     /// `gwready ARGS --config FILE` inside the node, e.g. `["check", "--json"]`.
     pub fn command(&self, args: &[&str]) -> Result<Command> {
         let mut command = self.node.command(paths::gwready()?);
+        forget_variables(&mut command, std::env::vars_os().map(|(name, _)| name));
         command.args(args).arg("--config").arg(&self.config);
         Ok(command)
     }
@@ -268,6 +271,13 @@ pub fn state_line(reply: &[u8]) -> Result<String> {
     Ok(line.to_owned())
 }
 
+/// To the agent every `GWREADY_…` variable is a configuration key; those of the tests are not.
+fn forget_variables(command: &mut Command, names: impl Iterator<Item = OsString>) {
+    for name in names.filter(|name| name == "NODE_NAME" || name.as_encoded_bytes().starts_with(b"GWREADY_")) {
+        command.env_remove(name);
+    }
+}
+
 fn port_of(listen: &Value) -> Result<u16> {
     let text = listen.as_str().context("listen is no text")?;
     let (_, port) = text.rsplit_once(':').context("listen has no port")?;
@@ -290,6 +300,22 @@ mod tests {
     fn a_reply_without_a_state_is_an_error() {
         assert!(state_line(b"HTTP/1.1 404 Not Found\r\n\r\nno such path\n").is_err());
         assert!(state_line(b"").is_err());
+    }
+
+    #[test]
+    fn the_tests_own_variables_do_not_reach_the_agent() {
+        let mut command = Command::new("gwready");
+        forget_variables(&mut command, ["HOME", "GWREADY_BIN", "NODE_NAME"].into_iter().map(OsString::from));
+        let removed: Vec<_> = command.get_envs().map(|(name, value)| (name.to_str().unwrap(), value)).collect();
+        assert_eq!(removed, [("GWREADY_BIN", None), ("NODE_NAME", None)]);
+    }
+
+    #[test]
+    fn the_agent_s_own_reader_accepts_the_configuration() {
+        let node = Node::new().unwrap();
+        let file = Some(Agent::builder(&node).write_config().unwrap());
+        let config = gwready::config::load(&gwready::config::Sources { file, ..Default::default() });
+        assert_eq!(config.unwrap().node_name, "worker-1");
     }
 
     #[test]
