@@ -1,5 +1,5 @@
 //! Addresses, links and default routes: against `ip`, and how they follow changes by notification.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,11 +1,11 @@
 //! Who gets a SYN: the reader's prediction against real connections, for every layout in which listeners compete.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, bail};
 use gwready::observe::addresses::AddressReader;
 use gwready::observe::sockets::{MADE_UP_V4, SocketReader, TupleLookup};
 use gwready_core::facts::Reading;
@@ -294,28 +294,58 @@ fn the_accepted_end_tells_who_accepted_a_connection_of_this_host() {
     let (client, cookie) = (stream.local_addr().unwrap(), socket_cookie(&stream).unwrap());
     let mut lookup = TupleLookup::new();
     let mut acceptor = || node.enter(|| Ok(lookup.read_acceptor(client, server, cookie))).unwrap();
-    assert_eq!(acceptor(), Acceptor::Local { inode: 0, mark: Some(0xb00) }, "not accepted yet");
+    assert_eq!(acceptor(), Acceptor::Local { inode: 0, mark: Some(0xb00), listener: None }, "not accepted yet");
     let (accepted, _) = envoy.listener.accept().unwrap();
     let inode = rustix::fs::fstat(&accepted).unwrap().st_ino;
-    assert_eq!(acceptor(), Acceptor::Local { inode, mark: Some(0xb00) });
+    assert_eq!(acceptor(), Acceptor::Local { inode, mark: Some(0xb00), listener: None });
     drop(accepted);
     drop(stream);
     drop(envoy);
 }
 
 #[test]
-fn a_connection_that_left_the_host_is_elsewhere_with_its_real_destination() -> Result<()> {
-    let node = Node::new()?;
-    let elsewhere = node.outside().enter(|| Ok(TcpListener::bind(("0.0.0.0", 8080))?))?;
+fn the_listener_of_a_probe_is_known_before_it_connects_and_its_acceptor_inherits() {
+    let node = Node::new().unwrap();
+    let ears = [ear(&node, "envoy", "0.0.0.0"), ear(&node, "thief", "0.0.0.0")];
+    let ears: Vec<&Ear> = ears.iter().collect();
+    let server = SocketAddr::new(v4(1), PORT);
+    for _ in 0..8 {
+        let socket = node.enter(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+            socket.bind(&SocketAddr::new(v4(1), 0).into())?;
+            Ok(socket)
+        });
+        let socket = socket.unwrap();
+        let client = socket.local_addr().unwrap().as_socket().unwrap();
+        let listener = node.enter(|| Ok(TupleLookup::new().read_listener(client, server)?)).unwrap().unwrap();
+        socket.connect(&server.into()).unwrap();
+        let accepted = ears.iter().find(|ear| ear.listener.accept().is_ok_and(|(_, peer)| peer == client)).unwrap();
+        assert_eq!(name_of(&ears, listener.id.cookie), accepted.name);
+        assert_eq!(node.enter(|| Ok(TupleLookup::new().read_listener(client, server)?)).unwrap(), None, "it is a connection now");
+    }
+}
+
+#[test]
+fn a_connection_that_went_elsewhere_is_translated_or_has_left_the_host() {
+    let node = Node::new().unwrap();
+    let elsewhere = node.outside().enter(|| Ok(TcpListener::bind(("0.0.0.0", 8080))?)).unwrap();
     let real = SocketAddr::new(NEIGHBOUR_V4.into(), 8080);
-    let stream = node.enter(|| Ok(TcpStream::connect(real)?))?;
-    let (client, cookie) = (stream.local_addr()?, socket_cookie(&stream)?);
+    let stream = node.enter(|| Ok(TcpStream::connect(real)?)).unwrap();
+    let (client, cookie) = (stream.local_addr().unwrap(), socket_cookie(&stream).unwrap());
+    let acceptor = |asked: SocketAddr, cookie: u64| node.enter(|| Ok(TupleLookup::new().read_acceptor(client, asked, cookie))).unwrap();
+    assert_eq!(acceptor(real, cookie), Acceptor::Elsewhere);
     // As after a socket load balancer's translation: the owner believes to talk to the node's port 80.
     let believed = SocketAddr::new(v4(1), PORT);
-    let acceptor = node.enter(|| Ok(TupleLookup::new().read_acceptor(client, believed, cookie)))?;
-    assert_eq!(acceptor, Acceptor::Elsewhere { peer: Some((real.ip(), real.port())) });
-    let unknown = node.enter(|| Ok(TupleLookup::new().read_destination(client, cookie + 1)?))?;
-    assert_eq!(unknown, None, "another socket's cookie");
+    assert_eq!(acceptor(believed, cookie), Acceptor::Translated { to: Some((real.ip(), real.port())), inode: None, mark: None });
+    assert_eq!(acceptor(believed, cookie + 1), Acceptor::Unknown, "another socket's cookie");
+    // Translated to a socket of this very host: its accepted end is found there.
+    let backend = node.enter(|| Ok(TcpListener::bind(("10.77.0.2", 8081))?)).unwrap();
+    let stream = node.enter(|| Ok(TcpStream::connect(("10.77.0.2", 8081))?)).unwrap();
+    let (client, cookie) = (stream.local_addr().unwrap(), socket_cookie(&stream).unwrap());
+    let (accepted, _) = backend.accept().unwrap();
+    let inode = rustix::fs::fstat(&accepted).unwrap().st_ino;
+    let acceptor = node.enter(|| Ok(TupleLookup::new().read_acceptor(client, believed, cookie))).unwrap();
+    let to = Some((v4(2), 8081));
+    assert_eq!(acceptor, Acceptor::Translated { to, inode: Some(inode), mark: Some(0) });
     drop(elsewhere);
-    Ok(())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gwready_core::decode::inet_diag_request::{SOCK_DIAG_BY_FAMILY, STATES_CONNECTED, encode_dump};
 use gwready_core::decode::inet_diag_row::{Row, RowError, TcpState, decode_row};
 use gwready_core::facts::probes::Acceptor;
+use gwready_core::facts::sockets::Listener;
 use gwready_core::net::Family;
 
 use super::lookup;
@@ -44,6 +45,15 @@ impl TupleLookup {
         let row = lookup::read_row(&mut self.exchange, server, client, LOOPBACK_IF)?;
         // Without a connection of this tuple the kernel answers with the listener.
         Ok(row.filter(|row| row.state != TcpState::Listen))
+    }
+
+    /// The listener that the kernel would give the SYN of a connection from `client`, an address of this host that is not
+    /// connected yet, to `server`. None: it would answer RST, or the connection exists.
+    ///
+    /// # Errors
+    /// Any [`NetlinkError`].
+    pub fn read_listener(&mut self, client: SocketAddr, server: SocketAddr) -> Result<Option<Listener>, NetlinkError> {
+        Ok(lookup::read_row(&mut self.exchange, server, client, LOOPBACK_IF)?.and_then(Row::into_listener))
     }
 
     /// Where the kernel says the socket with this cookie (`SO_COOKIE`) and local address is connected to. Differs from what
