@@ -85,13 +85,14 @@ pub(crate) fn all(profile: Profile) -> Result<PathBuf> {
     binary("gwready", "gwready", profile, &object)
 }
 
-/// Builds one binary of one package around `object` and returns its path.
+/// Builds the binaries of one package around `object` and returns the path of one: the node in a box starts
+/// others of its package.
 ///
 /// # Errors
 /// It does not build.
 pub(crate) fn binary(package: &str, name: &str, profile: Profile, object: &PathBuf) -> Result<PathBuf> {
     Step::cargo()
-        .args(["build", "--package", package, "--bin", name])
+        .args(["build", "--package", package, "--bins"])
         .args(profile.arguments())
         .env(OBJECT_VARIABLE, object)
         .about(format!("building {name}"))
