@@ -12,4 +12,5 @@ pub mod health;
 pub mod logging;
 pub mod observe;
 pub mod probe;
+pub mod publish;
 pub mod state;

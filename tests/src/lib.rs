@@ -5,12 +5,14 @@
 //! stand in for a part that exists: what a test sees is decided by the kernel and by real programs.
 
 pub mod agent;
+pub mod bigip;
 mod bootstrap;
 pub mod certificate;
 pub mod client;
 pub mod crowd;
 pub mod envoy;
 pub mod exposition;
+pub mod health;
 mod links;
 pub mod listener;
 pub mod node;

@@ -4,6 +4,7 @@ pub mod duration;
 pub mod explain;
 pub mod fix;
 pub mod flapping;
+pub mod health;
 pub mod log_line;
 pub mod page;
 pub mod sources;
