@@ -1,13 +1,15 @@
 //! What the judge remembers from one judgement to the next. Plain data: it is written to snapshot files and to `state_dir`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{ConditionType, Status};
-use crate::net::Endpoint;
+use crate::net::{Endpoint, Family, Front};
+use crate::plan::ReadPlan;
 use crate::reason::Reason;
-use crate::time::Mono;
+use crate::time::{Mono, Now};
+use crate::verdict::{Outcome, State};
 
 /// What a finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,7 +21,7 @@ pub struct Subject {
 }
 
 /// The last known status of one subject.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Known {
     /// Last status that was True or False; none = never known.
     pub status: Option<Status>,
@@ -30,26 +32,57 @@ pub struct Known {
 }
 
 /// The recovery rule's state of one endpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Everything holds since then, but `min_up` is not over.
+    /// The outcome as last published; none before the first one after `Starting`.
+    pub last: Option<Outcome>,
+    /// Everything required holds since then, but the wait is not over.
     pub good_since: Option<Mono>,
-    /// Recoveries within the last five minutes: each doubles the wait.
+    /// When recoveries were completed, within the last five minutes: each doubles the next wait.
     pub recovered_at: Vec<Mono>,
+}
+
+/// A condition as last published, to tell since when it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Status.
+    pub status: Status,
+    /// Reason.
+    pub reason: Option<Reason>,
+    /// Since when both are unchanged.
+    pub since: Mono,
 }
 
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
+    /// The start rule has been met.
+    pub started: bool,
+    /// The agent was restarted less than 60 s after a verdict that was down: leaving `Starting` waits for `min_up`.
+    pub was_down: bool,
+    /// End of the last good read of the socket source.
+    pub sockets_read_at: Option<Mono>,
+    /// The last plan.
+    pub plan: ReadPlan,
+    /// Expected ports learnt from Envoy, ascending.
+    pub ports_seen: Vec<u16>,
+    /// Families of which a gateway listener has been seen.
+    pub families_seen: BTreeSet<Family>,
+    /// Cookies of the sockets that were proven Envoy's, per endpoint.
+    #[serde(with = "pairs")]
+    pub proven: BTreeMap<Endpoint, BTreeSet<u64>>,
     /// Last known status of every subject.
     #[serde(with = "pairs")]
     pub known: BTreeMap<Subject, Known>,
-    /// Recovery state of every endpoint that is or was not up.
+    /// Recovery state of every endpoint that has been judged.
     #[serde(with = "pairs")]
     pub recovery: BTreeMap<Endpoint, Recovery>,
-    /// History of the accept queues.
-    pub queues: crate::memory_queues::QueueMemory,
+    /// Every published condition.
+    #[serde(with = "pairs")]
+    pub standing: BTreeMap<(ConditionType, Option<Front>), Standing>,
+    /// The node's state and since when.
+    pub node: Option<(State, Now)>,
 }
 
 /// JSON objects need string keys; maps with structured keys are written as lists of pairs.

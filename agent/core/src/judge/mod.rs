@@ -1,16 +1,225 @@
 //! The judge: one pure function from policy, snapshot, memory and now to a verdict.
+//!
+//! Three steps: *findings* (one small judge per condition, three-valued), *resolve* (what Unknown counts as), *combine*
+//! (endpoints → addresses → node). Only the second knows about policy's treatment of Unknown, only the third about states.
 
 pub mod accepting;
-pub mod bind_reserved;
 pub mod cilium_agent;
+pub mod combine;
+pub mod conditions;
 pub mod config_current;
 pub mod envoy_live;
 pub mod identity;
 pub mod intercepted;
+pub mod learn;
+pub mod listening;
+pub mod observed;
+pub mod owned;
 pub mod ports;
-pub mod probe_method;
-pub mod queues;
+pub mod reach;
+pub mod recovery;
+pub mod resolve;
 pub mod responding;
+pub mod select;
 #[cfg(test)]
-pub(crate) mod serving;
+pub(crate) mod testing;
 pub mod tproxy;
+
+use serde::{Deserialize, Serialize};
+
+use crate::condition::{ConditionType, Finding, Status};
+use crate::facts::Snapshot;
+use crate::memory::{Known, Memory, Subject};
+use crate::net::Endpoint;
+use crate::plan::ReadPlan;
+use crate::policy::Policy;
+use crate::reason::Reason;
+use crate::time::{Mono, Now};
+use crate::verdict::{Blind, EndpointOutcome, Outcome, State, Verdict};
+
+use resolve::Effect;
+
+/// A verdict and what to remember for the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The answer.
+    pub verdict: Verdict,
+    /// The argument of the next call.
+    pub memory: Memory,
+}
+
+/// Every finding of one judgement: the unit that `explain` shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Of the node.
+    pub node: Vec<Finding>,
+    /// Of every judged endpoint, in the order of the plan.
+    pub endpoints: Vec<(Endpoint, Vec<Finding>)>,
+}
+
+/// Judges one snapshot. Never panics, never reads a clock; the order of rows in the snapshot does not matter.
+#[must_use]
+pub fn judge(policy: &Policy, snapshot: &Snapshot, memory: &Memory, now: Now) -> Judgement {
+    let mut memory = memory.clone();
+    learn::learn(policy, snapshot, &mut memory, now.mono);
+    let plan = select::plan(policy, snapshot, &memory);
+    memory.plan = plan.clone();
+    let just_started = start(policy, snapshot, &mut memory);
+    let findings = findings(policy, snapshot, &memory, &plan, now);
+    remember_all(&mut memory, snapshot, &findings, now.mono);
+    let (endpoints, blind) = outcomes(policy, &mut memory, &findings, just_started, now.mono);
+    let addresses = combine::address_outcomes(plan.addresses.iter().map(|judged| judged.ip), &endpoints);
+    let node = node(policy, &memory, &findings, &addresses, now.mono);
+    let partial = if node.state == State::Up { addresses.iter().filter(|a| a.outcome.state != State::Up).count() } else { 0 };
+    let node_since = match memory.node {
+        Some((state, since)) if state == node.state => since,
+        _ => now,
+    };
+    memory.node = Some((node.state, node_since));
+    let conditions = conditions::aggregate(&findings, &plan, &mut memory, now.mono);
+    let verdict = Verdict {
+        judged_at: now,
+        observed_at: memory.sockets_read_at.unwrap_or_default(),
+        node_since,
+        node,
+        partial,
+        ports: plan.ports,
+        families: plan.families,
+        addresses,
+        endpoints,
+        blind,
+        conditions,
+    };
+    Judgement { verdict, memory }
+}
+
+/// Meets the start rule if it can be met now. True if this judgement is the first after `Starting`.
+fn start(policy: &Policy, snapshot: &Snapshot, memory: &mut Memory) -> bool {
+    if memory.started || !pending(policy, snapshot, memory).is_empty() {
+        return false;
+    }
+    memory.started = true;
+    true
+}
+
+/// What the start rule still waits for: sources never tried, and planned endpoints never looked up.
+fn pending(policy: &Policy, snapshot: &Snapshot, memory: &Memory) -> Vec<&'static str> {
+    if memory.started {
+        return Vec::new();
+    }
+    let mut pending = observed::pending_sources(policy, snapshot);
+    let looked_up = |endpoint: Endpoint| snapshot.sockets.value().is_some_and(|table| table.lookups.iter().any(|l| l.endpoint == endpoint));
+    if pending.is_empty() && !memory.plan.endpoints().all(|(endpoint, _)| looked_up(endpoint)) {
+        pending.push("lookups");
+    }
+    pending
+}
+
+/// All findings, by one judge per condition.
+#[must_use]
+pub fn findings(policy: &Policy, snapshot: &Snapshot, memory: &Memory, plan: &ReadPlan, now: Now) -> Findings {
+    let node = vec![
+        observed::judge_observed(policy, &pending(policy, snapshot, memory), memory.sockets_read_at, now.mono),
+        envoy_live::judge_envoy_live(policy, snapshot, now.mono),
+        tproxy::judge_tproxy(policy, snapshot),
+        config_current::judge_config_current(snapshot),
+        cilium_agent::judge_cilium_agent(snapshot, now.mono),
+        observed::judge_in_service(snapshot.drain.as_ref(), now),
+    ];
+    let endpoints = plan
+        .endpoints()
+        .map(|(endpoint, _)| {
+            let own = vec![
+                listening::judge_listening(policy, snapshot, endpoint),
+                owned::judge_owned(policy, snapshot, memory, endpoint),
+                intercepted::judge_intercepted(policy, snapshot, endpoint),
+                accepting::judge_accepting(policy, snapshot, memory, endpoint, now.mono),
+                responding::judge_responding(policy, snapshot, endpoint),
+            ];
+            (endpoint, own)
+        })
+        .collect();
+    Findings { node, endpoints }
+}
+
+fn remember_all(memory: &mut Memory, snapshot: &Snapshot, findings: &Findings, now: Mono) {
+    for finding in &findings.node {
+        resolve::remember(memory, Subject { kind: finding.kind, endpoint: None }, finding, now);
+    }
+    for (endpoint, own) in &findings.endpoints {
+        for finding in own {
+            resolve::remember(memory, Subject { kind: finding.kind, endpoint: Some(*endpoint) }, finding, now);
+            if finding.kind == ConditionType::OwnedByEnvoy && finding.status == Status::True {
+                memory.proven.insert(*endpoint, owned::proven_cookies(snapshot, *endpoint));
+            }
+        }
+    }
+}
+
+fn effects(policy: &Policy, memory: &Memory, findings: &[Finding], endpoint: Option<Endpoint>, now: Mono) -> Vec<(ConditionType, Effect)> {
+    let nothing = Known::default();
+    findings
+        .iter()
+        .map(|finding| {
+            let known = memory.known.get(&Subject { kind: finding.kind, endpoint }).unwrap_or(&nothing);
+            (finding.kind, resolve::effect(policy, known, finding, now))
+        })
+        .collect()
+}
+
+fn outcomes(policy: &Policy, memory: &mut Memory, findings: &Findings, just_started: bool, now: Mono) -> (Vec<EndpointOutcome>, Vec<Blind>) {
+    let node = effects(policy, memory, &findings.node, None, now);
+    let mut blind = conditions::blind(&findings.node, &node);
+    let mut outcomes = Vec::with_capacity(findings.endpoints.len());
+    for (endpoint, own) in &findings.endpoints {
+        let effects = effects(policy, memory, own, Some(*endpoint), now);
+        let wanted = combine::endpoint_outcome(*endpoint, node.iter().chain(&effects));
+        let outcome = if memory.started {
+            let fresh = just_started && !memory.was_down;
+            recovery::settle(policy, memory.recovery.entry(*endpoint).or_default(), wanted, fresh, now)
+        } else {
+            wanted
+        };
+        blind.extend(conditions::blind(own, &effects));
+        outcomes.push(EndpointOutcome { endpoint: *endpoint, outcome });
+    }
+    blind.sort_by_key(|b| (b.kind, b.reason));
+    blind.dedup_by_key(|b| (b.kind, b.reason));
+    (outcomes, blind)
+}
+
+/// The node's outcome. Without any judged address the node's own conditions say why, else nothing is covered.
+fn node(policy: &Policy, memory: &Memory, findings: &Findings, addresses: &[crate::verdict::AddressOutcome], now: Mono) -> Outcome {
+    let uncovered = combine::node_outcome(addresses);
+    if !addresses.is_empty() {
+        return uncovered;
+    }
+    let effects = effects(policy, memory, &findings.node, None, now);
+    let no_port = Endpoint { address: std::net::Ipv4Addr::UNSPECIFIED.into(), port: 0 };
+    match combine::endpoint_outcome(no_port, &effects) {
+        outcome if outcome.state == State::Down => outcome,
+        _ => uncovered,
+    }
+}
+
+/// Reasons that tell of evidence which the agent cannot get, as opposed to a question that has no answer here.
+#[must_use]
+pub const fn is_blindness(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::SocketsUnreadable
+            | Reason::Unidentified
+            | Reason::MapsUnreadable
+            | Reason::MapLayoutUnknown
+            | Reason::NoCiliumMaps
+            | Reason::NetfilterUnreadable
+            | Reason::QueuesUnreadable
+            | Reason::AdminUnreachable
+            | Reason::RoutesUnreadable
+            | Reason::NoLivenessStamp
+    )
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

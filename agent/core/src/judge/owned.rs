@@ -1,0 +1,130 @@
+//! `OwnedByEnvoy`: the socket that gets the client, and every member of its group, belongs to one live cilium-envoy.
+
+use std::collections::BTreeSet;
+
+use crate::condition::{ConditionType, Finding};
+use crate::facts::Snapshot;
+use crate::facts::processes::Owners;
+use crate::facts::sockets::{Listener, SocketTable};
+use crate::memory::Memory;
+use crate::net::Endpoint;
+use crate::policy::Policy;
+use crate::reason::Reason;
+
+use super::identity::{Identity, describe_owner, identify};
+use super::reach::{Reach, covers};
+
+const KIND: ConditionType = ConditionType::OwnedByEnvoy;
+
+/// Judges one endpoint. A socket that was proven Envoy's before and can't be identified now keeps its proof (Unknown holds);
+/// a new one that can't be identified withdraws it.
+#[must_use]
+pub fn judge_owned(policy: &Policy, snapshot: &Snapshot, memory: &Memory, endpoint: Endpoint) -> Finding {
+    let Some(table) = snapshot.sockets.value() else {
+        return Finding::unknown(KIND, Reason::SocketsUnreadable, "the socket table could not be read");
+    };
+    let reach = Reach::of(table, endpoint);
+    if reach.lookups == 0 {
+        return Finding::unknown(KIND, Reason::SocketsUnreadable, "this address has not been looked up yet");
+    }
+    if reach.is_empty() {
+        return Finding::unknown(KIND, Reason::Unidentified, "no listener to identify").lapsing();
+    }
+    let Some(owners) = snapshot.owners.value() else {
+        return unidentified(&reach, memory, endpoint, "the owners could not be read");
+    };
+    let scene = Scene { policy, table, owners, maps: snapshot.lb.maps_exist(), endpoint };
+    judge_members(&scene, &reach, memory)
+}
+
+/// Everything the identification of a socket needs.
+struct Scene<'a> {
+    policy: &'a Policy,
+    table: &'a SocketTable,
+    owners: &'a Owners,
+    maps: bool,
+    endpoint: Endpoint,
+}
+
+struct Member<'a> {
+    row: &'a Listener,
+    picked: usize,
+    identity: Identity,
+}
+
+fn judge_members(scene: &Scene<'_>, reach: &Reach<'_>, memory: &Memory) -> Finding {
+    let endpoint = scene.endpoint;
+    let members: Vec<Member<'_>> = reach
+        .sockets
+        .values()
+        .map(|&(row, picked)| Member { row, picked, identity: identify(scene.policy, scene.owners, row, scene.maps) })
+        .collect();
+    let foreign: Vec<&Member<'_>> = members.iter().filter(|m| matches!(m.identity, Identity::Foreign { .. })).collect();
+    let pids: BTreeSet<Option<u32>> = members.iter().filter_map(|m| m.identity.envoy()).collect();
+    if let Some(first) = foreign.first() {
+        let thief = describe_owner(scene.owners, &first.identity);
+        let finding = if pids.is_empty() {
+            taken_whole(scene, first, &thief)
+        } else {
+            let stolen: usize = foreign.iter().map(|m| m.picked).sum();
+            let share = format!("{stolen}/{}", reach.lookups);
+            Finding::fails(KIND, Reason::SharedPort, format!("{thief} shares {endpoint} with cilium-envoy")).with("share", share)
+        };
+        return finding.with("thief", thief);
+    }
+    let unclear = members.iter().find_map(|m| match &m.identity {
+        Identity::Unidentified { why } => Some(why),
+        _ => None,
+    });
+    if let Some(why) = unclear {
+        return unidentified(reach, memory, endpoint, why);
+    }
+    let known: Vec<u32> = pids.into_iter().flatten().collect();
+    match known.as_slice() {
+        [] => Finding::holds(KIND).with("owner", "cilium-envoy (by its socket marks)"),
+        [pid] => Finding::holds(KIND).with("owner", format!("cilium-envoy[{pid}]")),
+        _ => {
+            let list = known.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            Finding::fails(KIND, Reason::TwoEnvoys, format!("{endpoint} is shared by cilium-envoy processes {list}")).with("pids", list)
+        }
+    }
+}
+
+/// No Envoy among the sockets that can be picked. If it listens on the port and its socket covers the address, the
+/// kernel prefers the other one (more specific address, device, family): shadowed. Else the port is somebody else's.
+fn taken_whole(scene: &Scene<'_>, thief: &Member<'_>, name: &str) -> Finding {
+    let endpoint = scene.endpoint;
+    let shadowed = scene.table.listeners.iter().any(|row| {
+        row.id != thief.row.id
+            && covers(row, endpoint, thief.row.bound_if)
+            && matches!(identify(scene.policy, scene.owners, row, scene.maps), Identity::Envoy { .. })
+    });
+    if !shadowed {
+        return Finding::fails(KIND, Reason::ForeignOwner, format!("{endpoint} belongs to {name}"));
+    }
+    let how = match (thief.row.bound_if, thief.row.address.to_canonical().is_unspecified()) {
+        (0, false) => "bound to that address",
+        (0, true) => "preferred by the kernel for that family",
+        _ => "bound to the device (SO_BINDTODEVICE)",
+    };
+    Finding::fails(KIND, Reason::ShadowedAddress, format!("{name} takes {endpoint} from cilium-envoy: its socket is {how}"))
+}
+
+/// Some member could not be identified. If every socket here was proven Envoy's before, that proof is still about the
+/// same sockets and may be kept for a while; otherwise it is withdrawn.
+fn unidentified(reach: &Reach<'_>, memory: &Memory, endpoint: Endpoint, why: &str) -> Finding {
+    let finding = Finding::unknown(KIND, Reason::Unidentified, why);
+    let proven = memory.proven.get(&endpoint);
+    let same = proven.is_some_and(|cookies| reach.sockets.keys().all(|cookie| cookies.contains(cookie)));
+    if same { finding } else { finding.lapsing() }
+}
+
+/// The cookies to remember as proven Envoy's after a True.
+#[must_use]
+pub fn proven_cookies(snapshot: &Snapshot, endpoint: Endpoint) -> BTreeSet<u64> {
+    snapshot.sockets.value().map(|table| Reach::of(table, endpoint).sockets.keys().copied().collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "owned_tests.rs"]
+mod tests;
