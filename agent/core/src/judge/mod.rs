@@ -20,6 +20,7 @@ pub mod reach;
 pub mod recovery;
 pub mod resolve;
 pub mod responding;
+pub mod rules;
 pub mod select;
 #[cfg(test)]
 pub(crate) mod testing;
