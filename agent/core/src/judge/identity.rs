@@ -43,6 +43,27 @@ pub enum Identity {
     },
 }
 
+impl Identity {
+    /// A process other than Envoy that can accept from the socket, if there is one.
+    #[must_use]
+    pub fn foreign_pid(&self) -> Option<u32> {
+        match self {
+            Self::Foreign { pid, .. } => Some(*pid),
+            Self::Envoy { co_holders, .. } => co_holders.first().copied(),
+            Self::Unidentified { .. } => None,
+        }
+    }
+
+    /// Every Envoy that accepts from the socket, as far as pids are known.
+    #[must_use]
+    pub fn envoy_pids(&self) -> Vec<u32> {
+        match self {
+            Self::Envoy { pid, more_envoys, .. } => pid.iter().chain(more_envoys).copied().collect(),
+            Self::Foreign { .. } | Self::Unidentified { .. } => Vec::new(),
+        }
+    }
+}
+
 /// What the socket's own facts say about cilium-envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fingerprint {

@@ -207,7 +207,7 @@ proptest! {
             addresses: lost(Why::Failed),
             sockets: lost(Why::Failed),
             owners: lost(Why::Failed),
-            lb: crate::lb::facts::LbFacts { v4: lost(Why::Failed), v6: lost(Why::Failed) },
+            lb: crate::lb::facts::LbFacts { v4: lost(Why::Failed), v6: lost(Why::Failed), ..crate::lb::facts::LbFacts::default() },
             envoy: lost(Why::Failed),
             ..Snapshot::default()
         };

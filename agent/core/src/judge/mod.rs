@@ -15,6 +15,7 @@ pub mod learn;
 pub mod listening;
 pub mod observed;
 pub mod owned;
+pub mod owner_text;
 pub mod ports;
 pub mod reach;
 pub mod recovery;
@@ -38,6 +39,7 @@ use crate::reason::Reason;
 use crate::time::{Mono, Now};
 use crate::verdict::{Blind, EndpointOutcome, Outcome, State, Verdict};
 
+use recovery::Way;
 use resolve::Effect;
 
 /// A verdict and what to remember for the next one.
@@ -176,8 +178,12 @@ fn outcomes(policy: &Policy, memory: &mut Memory, findings: &Findings, just_star
         let effects = effects(policy, memory, own, Some(*endpoint), now);
         let wanted = combine::endpoint_outcome(*endpoint, node.iter().chain(&effects));
         let outcome = if memory.started {
-            let fresh = just_started && !memory.was_down;
-            recovery::settle(policy, memory.recovery.entry(*endpoint).or_default(), wanted, fresh, now)
+            let way = match node.iter().chain(&effects).any(|(_, effect)| *effect == Effect::Kept) {
+                true => Way::Closed,
+                false if just_started && !memory.was_down => Way::FreshStart,
+                false => Way::Usual,
+            };
+            recovery::settle(policy, memory.recovery.entry(*endpoint).or_default(), wanted, way, now)
         } else {
             wanted
         };

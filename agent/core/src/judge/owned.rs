@@ -11,7 +11,8 @@ use crate::net::Endpoint;
 use crate::policy::Policy;
 use crate::reason::Reason;
 
-use super::identity::{Identity, describe_owner, identify};
+use super::identity::{Identity, identify};
+use super::owner_text::describe_process;
 use super::reach::{Reach, covers};
 
 const KIND: ConditionType = ConditionType::OwnedByEnvoy;
@@ -53,40 +54,49 @@ struct Member<'a> {
 }
 
 fn judge_members(scene: &Scene<'_>, reach: &Reach<'_>, memory: &Memory) -> Finding {
-    let endpoint = scene.endpoint;
     let members: Vec<Member<'_>> = reach
         .sockets
         .values()
         .map(|&(row, picked)| Member { row, picked, identity: identify(scene.policy, scene.owners, row, scene.maps) })
         .collect();
-    let foreign: Vec<&Member<'_>> = members.iter().filter(|m| matches!(m.identity, Identity::Foreign { .. })).collect();
-    let pids: BTreeSet<Option<u32>> = members.iter().filter_map(|m| m.identity.envoy()).collect();
-    if let Some(first) = foreign.first() {
-        let thief = describe_owner(scene.owners, &first.identity);
-        let finding = if pids.is_empty() {
-            taken_whole(scene, first, &thief)
-        } else {
-            let stolen: usize = foreign.iter().map(|m| m.picked).sum();
-            let share = format!("{stolen}/{}", reach.lookups);
-            Finding::fails(KIND, Reason::SharedPort, format!("{thief} shares {endpoint} with cilium-envoy")).with("share", share)
-        };
-        return finding.with("thief", thief);
+    if let Some(theft) = theft(scene, reach, &members) {
+        return theft;
     }
     let unclear = members.iter().find_map(|m| match &m.identity {
-        Identity::Unidentified { why } => Some(why),
+        Identity::Unidentified { why, .. } => Some(why),
         _ => None,
     });
     if let Some(why) = unclear {
-        return unidentified(reach, memory, endpoint, why);
+        return unidentified(reach, memory, scene.endpoint, why);
     }
-    let known: Vec<u32> = pids.into_iter().flatten().collect();
-    match known.as_slice() {
-        [] => Finding::holds(KIND).with("owner", "cilium-envoy (by its socket marks)"),
-        [pid] => Finding::holds(KIND).with("owner", format!("cilium-envoy[{pid}]")),
-        _ => {
-            let list = known.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-            Finding::fails(KIND, Reason::TwoEnvoys, format!("{endpoint} is shared by cilium-envoy processes {list}")).with("pids", list)
-        }
+    owned_by(scene.endpoint, &members)
+}
+
+/// Somebody else than Envoy can get a client: by a socket of its own, or by a copy of Envoy's descriptor.
+fn theft(scene: &Scene<'_>, reach: &Reach<'_>, members: &[Member<'_>]) -> Option<Finding> {
+    let endpoint = scene.endpoint;
+    let taken: Vec<(&Member<'_>, u32)> = members.iter().filter_map(|m| Some((m, m.identity.foreign_pid()?))).collect();
+    let (first, pid) = taken.first()?;
+    let thief = describe_process(scene.owners, *pid);
+    let envoy_takes_part = members.iter().any(|m| matches!(m.identity, Identity::Envoy { .. }));
+    let finding = if envoy_takes_part {
+        let stolen: usize = taken.iter().map(|(m, _)| m.picked).sum();
+        let message = format!("{thief} shares {endpoint} with cilium-envoy");
+        Finding::fails(KIND, Reason::SharedPort, message).with("share", format!("{stolen}/{}", reach.lookups))
+    } else {
+        taken_whole(scene, first, &thief)
+    };
+    Some(finding.with("thief", thief))
+}
+
+/// Only Envoys take part: one is right, two are not.
+fn owned_by(endpoint: Endpoint, members: &[Member<'_>]) -> Finding {
+    let pids: BTreeSet<u32> = members.iter().flat_map(|m| m.identity.envoy_pids()).collect();
+    let list = pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    match pids.len() {
+        0 => Finding::holds(KIND).with("owner", "cilium-envoy (by its socket marks)"),
+        1 => Finding::holds(KIND).with("owner", format!("cilium-envoy[{list}]")),
+        _ => Finding::fails(KIND, Reason::TwoEnvoys, format!("{endpoint} is shared by cilium-envoy processes {list}")).with("pids", list),
     }
 }
 

@@ -13,11 +13,20 @@ const FLAP_WINDOW: Duration = Duration::from_secs(300);
 /// Longest wait.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// How the way back to up stands open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// After `min_up`.
+    Usual,
+    /// At once: the first judgement after `Starting`.
+    FreshStart,
+    /// Not now: something required is not proven at this moment, only remembered.
+    Closed,
+}
+
 /// The published outcome of an endpoint whose facts say `wanted`. A turn for the worse counts at once; back to up waits.
-/// `fresh_start` is true for the first judgement after `Starting` that may go up at once.
-#[must_use]
-pub fn settle(policy: &Policy, recovery: &mut Recovery, wanted: Outcome, fresh_start: bool, now: Mono) -> Outcome {
-    let settled = if wanted.state == State::Up { recover(policy, recovery, fresh_start, now) } else { refuse(recovery, wanted) };
+pub fn settle(policy: &Policy, recovery: &mut Recovery, wanted: Outcome, way: Way, now: Mono) -> Outcome {
+    let settled = if wanted.state == State::Up { recover(policy, recovery, way, now) } else { refuse(recovery, wanted) };
     recovery.last = Some(settled.clone());
     settled
 }
@@ -27,13 +36,17 @@ fn refuse(recovery: &mut Recovery, wanted: Outcome) -> Outcome {
     wanted
 }
 
-fn recover(policy: &Policy, recovery: &mut Recovery, fresh_start: bool, now: Mono) -> Outcome {
+fn recover(policy: &Policy, recovery: &mut Recovery, way: Way, now: Mono) -> Outcome {
     let waiting_as = match &recovery.last {
         Some(last) if last.state == State::Up => return Outcome::UP,
-        None if fresh_start => return Outcome::UP,
+        None if way == Way::FreshStart => return Outcome::UP,
         Some(last) => last.clone(),
         None => Outcome { state: State::Down, reason: Some(Reason::Starting), ports: Vec::new() },
     };
+    if way == Way::Closed {
+        recovery.good_since = None;
+        return waiting_as;
+    }
     recovery.recovered_at.retain(|at| now.since(*at) <= FLAP_WINDOW);
     let good_since = *recovery.good_since.get_or_insert(now);
     if now.since(good_since) < wait(policy.min_up, recovery.recovered_at.len()) {
@@ -64,22 +77,32 @@ mod tests {
     fn worse_counts_at_once_and_better_after_min_up_with_the_old_reason_shown() {
         let policy = Policy::default();
         let mut recovery = Recovery::default();
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, true, Mono(0)), Outcome::UP);
-        assert_eq!(settle(&policy, &mut recovery, down(), false, Mono(S)), down());
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(2 * S)), down());
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(4 * S - 1)), down());
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(4 * S)), Outcome::UP);
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::FreshStart, Mono(0)), Outcome::UP);
+        assert_eq!(settle(&policy, &mut recovery, down(), Way::Usual, Mono(S)), down());
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(2 * S)), down());
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(4 * S - 1)), down());
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(4 * S)), Outcome::UP);
     }
 
     #[test]
     fn a_relapse_starts_the_wait_again() {
         let policy = Policy::default();
         let mut recovery = Recovery { last: Some(down()), ..Recovery::default() };
-        settle(&policy, &mut recovery, Outcome::UP, false, Mono(0));
-        settle(&policy, &mut recovery, down(), false, Mono(S));
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(3 * S - 1)), down());
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(4 * S)), down());
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(5 * S)), Outcome::UP);
+        settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(0));
+        settle(&policy, &mut recovery, down(), Way::Usual, Mono(S));
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(3 * S - 1)), down());
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(4 * S)), down());
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(5 * S)), Outcome::UP);
+    }
+
+    #[test]
+    fn what_is_only_remembered_keeps_up_but_does_not_bring_it_back() {
+        let policy = Policy::default();
+        let mut recovery = Recovery { last: Some(down()), ..Recovery::default() };
+        settle(&policy, &mut recovery, Outcome::UP, Way::Closed, Mono(0));
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Closed, Mono(60 * S)), down());
+        let mut up = Recovery { last: Some(Outcome::UP), ..Recovery::default() };
+        assert_eq!(settle(&policy, &mut up, Outcome::UP, Way::Closed, Mono(0)), Outcome::UP);
     }
 
     #[test]
@@ -93,15 +116,15 @@ mod tests {
         let policy = Policy::default();
         let mut recovery = Recovery { last: Some(down()), good_since: None, recovered_at: vec![Mono(0)] };
         let later = 301 * S;
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(later)), down());
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(later + 2 * S)), Outcome::UP);
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(later)), down());
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(later + 2 * S)), Outcome::UP);
     }
 
     #[test]
     fn an_address_that_appears_later_proves_itself_first() {
         let policy = Policy::default();
         let mut recovery = Recovery::default();
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(0)).reason, Some(Reason::Starting));
-        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, false, Mono(2 * S)), Outcome::UP);
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(0)).reason, Some(Reason::Starting));
+        assert_eq!(settle(&policy, &mut recovery, Outcome::UP, Way::Usual, Mono(2 * S)), Outcome::UP);
     }
 }

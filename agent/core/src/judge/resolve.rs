@@ -14,6 +14,8 @@ use crate::verdict::State;
 pub enum Effect {
     /// Nothing against up.
     Fine,
+    /// Unknown, and within `hold` counted as the True that it was: enough to stay up, not to come back up.
+    Kept,
     /// Nothing against up, but only because nothing was ever known: to be said loudly.
     Blind,
     /// Against up: what state it forces, and why.
@@ -60,7 +62,8 @@ fn unknown(policy: &Policy, known: &Known, finding: &Finding, now: Mono) -> Effe
     let held = known.unknown_since.is_none_or(|since| now.since(since) <= policy.hold);
     match known.status {
         Some(Status::False) => against(finding.kind, known.reason),
-        Some(_) if held || policy.fallback(finding.kind) == Fallback::Open => Effect::Fine,
+        Some(_) if held => Effect::Kept,
+        Some(_) if policy.fallback(finding.kind) == Fallback::Open => Effect::Fine,
         Some(_) => against(finding.kind, finding.reason),
         None if !held && policy.unknown.get(&finding.kind) == Some(&Fallback::Closed) => against(finding.kind, finding.reason),
         None => Effect::Blind,

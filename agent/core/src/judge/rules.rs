@@ -34,6 +34,8 @@ pub enum Age {
 pub enum Counts {
     /// Up.
     Up,
+    /// Enough to stay up, not to come back up.
+    StaysUp,
     /// Up, with one WARN, in the metric, and `/readyz` 503 where the agent cannot see.
     UpLoudly,
     /// Down (or drain, see below) with the reason of this finding.
@@ -81,8 +83,8 @@ pub const RULES: [Rule; 20] = [
     known(Status::False, Remembered::True, Counts::AgainstNow),
     known(Status::False, Remembered::False, Counts::AgainstNow),
     known(Status::False, Remembered::Never, Counts::AgainstNow),
-    unknown(Remembered::True, Age::Held, Fallback::Open, false, Counts::Up),
-    unknown(Remembered::True, Age::Held, Fallback::Closed, false, Counts::Up),
+    unknown(Remembered::True, Age::Held, Fallback::Open, false, Counts::StaysUp),
+    unknown(Remembered::True, Age::Held, Fallback::Closed, false, Counts::StaysUp),
     unknown(Remembered::True, Age::Over, Fallback::Open, false, Counts::Up),
     unknown(Remembered::True, Age::Over, Fallback::Closed, false, Counts::AgainstNow),
     unknown(Remembered::False, Age::Held, Fallback::Open, false, Counts::AgainstRemembered),
@@ -163,6 +165,7 @@ const fn fallback(rule: &Rule) -> &'static str {
 const fn counts(rule: &Rule) -> &'static str {
     match rule.counts {
         Counts::Up => "up",
+        Counts::StaysUp => "stays up, but does not come back up",
         Counts::UpLoudly => "up, with one WARN; `/readyz` 503 where the agent cannot see",
         Counts::AgainstNow => "**down**, reason of this finding",
         Counts::AgainstRemembered => "**down**, reason known before",
@@ -242,6 +245,7 @@ mod tests {
                 };
                 let expected = match rule.counts {
                     Counts::Up => Effect::Fine,
+                    Counts::StaysUp => Effect::Kept,
                     Counts::UpLoudly => Effect::Blind,
                     Counts::AgainstNow => against(NOW),
                     Counts::AgainstRemembered => against(BEFORE),

@@ -81,7 +81,7 @@ impl Scene {
             addresses: observed(table),
             sockets: observed(SocketTable::default()),
             owners: observed(Owners { envoys_complete: true, ..Owners::default() }),
-            lb: LbFacts { v4: observed(LbTable::default()), v6: Reading::Unavailable(absent) },
+            lb: LbFacts { v4: observed(LbTable::default()), v6: Reading::Unavailable(absent), ..LbFacts::default() },
             envoy: observed(EnvoyAdmin::default()),
             probes: observed(ProbeTable { first_round_done: true, results: Vec::new() }),
             ..Snapshot::default()
