@@ -1,0 +1,165 @@
+//! The eBPF side of the observer: load, watch, drain, retry. Whatever fails here, polling goes on.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use gwready_core::facts::platform::Termination;
+use gwready_core::time::Mono;
+
+use crate::events::load::{Events, Options, PROGRAMS, load};
+use crate::events::KernelEvent;
+
+/// SIGTERM; the numbers are the same on every architecture we build for (asm-generic/signal.h).
+const SIGTERM: i32 = 15;
+/// Between two attempts to load or to restore programs.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// What a drain of the ring brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Arrived {
+    /// Something happened that a pass should look at; kernel time of the first such event.
+    pub first_at: Option<Mono>,
+    /// Records were lost: everything has to be read anew.
+    pub overflow: bool,
+}
+
+/// State of one program, for metrics and the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attached {
+    /// Program name.
+    pub program: &'static str,
+    /// Attached and proven.
+    pub attached: bool,
+}
+
+/// Loads and owns the programs.
+pub struct KernelEvents {
+    wanted: bool,
+    debug: bool,
+    loaded: Option<Events>,
+    next_try: Mono,
+    last_reason: Option<String>,
+    pids: BTreeSet<u32>,
+    ports: BTreeSet<u16>,
+}
+
+impl KernelEvents {
+    /// Nothing is loaded yet. `wanted` is the configuration's `ebpf`.
+    #[must_use]
+    pub const fn new(wanted: bool, debug: bool) -> Self {
+        Self {
+            wanted,
+            debug,
+            loaded: None,
+            next_try: Mono(u64::MAX),
+            last_reason: None,
+            pids: BTreeSet::new(),
+            ports: BTreeSet::new(),
+        }
+    }
+
+    /// Loads the programs, if they are wanted. Call once the health port answers: loading takes some 50 ms and 30 MiB for a
+    /// moment. One WARN per reason.
+    pub fn start(&mut self, now: Mono) {
+        if !self.wanted {
+            self.warn_once("eBPF is switched off (ebpf: false)".to_owned());
+            return;
+        }
+        self.next_try = now.plus(RETRY);
+        match load(Options { own_namespace_only: true, debug: self.debug }) {
+            Ok(events) => {
+                let missing: Vec<String> =
+                    events.programs().iter().filter_map(|p| p.attached.as_ref().err().map(|why| format!("{}: {why}", p.name))).collect();
+                self.loaded = Some(events);
+                self.rewatch();
+                if missing.is_empty() {
+                    self.last_reason = None;
+                    tracing::info!("kernel events: {} programs attached", PROGRAMS.len());
+                } else {
+                    self.warn_once(missing.join("; "));
+                }
+            }
+            Err(error) => self.warn_once(error.to_string()),
+        }
+    }
+
+    /// Tries again what failed, once a minute.
+    pub fn retry(&mut self, now: Mono) {
+        if self.wanted && now >= self.next_try && self.attached().iter().any(|program| !program.attached) {
+            self.start(now);
+        }
+    }
+
+    fn warn_once(&mut self, reason: String) {
+        if self.last_reason.as_ref() != Some(&reason) {
+            tracing::warn!("kernel events are missing, polling goes on: {reason}");
+            self.last_reason = Some(reason);
+        }
+    }
+
+    /// The programs and whether they are attached, always all of them.
+    #[must_use]
+    pub fn attached(&self) -> Vec<Attached> {
+        let is = |name: &str| self.loaded.as_ref().is_some_and(|e| e.programs().iter().any(|p| p.name == name && p.attached.is_ok()));
+        PROGRAMS.iter().map(|name| Attached { program: name, attached: is(name) }).collect()
+    }
+
+    /// Watches these ports and processes from now on.
+    pub fn watch(&mut self, ports: &[u16], pids: BTreeSet<u32>) {
+        let ports: BTreeSet<u16> = ports.iter().copied().collect();
+        if ports == self.ports && pids == self.pids {
+            return;
+        }
+        (self.ports, self.pids) = (ports, pids);
+        self.rewatch();
+    }
+
+    fn rewatch(&mut self) {
+        let Some(events) = &mut self.loaded else { return };
+        let result = events.watch.set_ports(&self.ports).and_then(|()| events.watch.set_pids(&self.pids));
+        if let Err(error) = result {
+            self.warn_once(error.to_string());
+        }
+    }
+
+    /// Takes everything out of the ring. A TERM on its way to a watched process is noted in `terminating`.
+    pub fn drain(&mut self, terminating: &mut Option<Termination>) -> Arrived {
+        let mut arrived = Arrived::default();
+        let Some(events) = &mut self.loaded else { return arrived };
+        let own = events.namespace();
+        let drained = events.ring.drain(|event| {
+            if let KernelEvent::Listener { netns: Some(netns), .. } = &event
+                && own.is_some_and(|own| own != *netns)
+            {
+                return;
+            }
+            if let KernelEvent::Signal { at, signal: SIGTERM, target, .. } = &event {
+                *terminating = Some(Termination { pid: *target, at: *at });
+            }
+            tracing::debug!(?event, "kernel event");
+            arrived.first_at.get_or_insert(event.at());
+        });
+        if drained.lost > 0 {
+            tracing::debug!(lost = drained.lost, "kernel events were lost: reading everything anew");
+        }
+        arrived.overflow = drained.lost > 0;
+        if let Some(log) = &mut events.log {
+            log.flush();
+        }
+        arrived
+    }
+
+    /// Connections established per watched port, where they can be told apart by namespace.
+    #[must_use]
+    pub fn established(&self) -> Vec<(u16, u64)> {
+        let Some(events) = &self.loaded else { return Vec::new() };
+        self.ports.iter().filter_map(|port| Some((*port, events.watch.established(*port)?))).collect()
+    }
+
+    /// Readable while events wait.
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.loaded.as_ref().map(|events| events.ring.as_fd())
+    }
+}

@@ -1,0 +1,145 @@
+//! The observer thread: waits for a reason to look, looks, judges, publishes. The only thread that keeps capabilities.
+//!
+//! One pass at a time; whatever arrives meanwhile is one more pass. Nothing here decides what is true (that is
+//! `gwready_core::judge`) or when which source is due (that is [`super::schedule`]).
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gwready_core::facts::Snapshot;
+use gwready_core::judge::{Judgement, judge, select};
+use gwready_core::memory::Memory;
+use gwready_core::policy::Policy;
+use gwready_core::time::Mono;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::board::{Board, PassReport};
+use super::kernel_events::KernelEvents;
+use super::schedule::{Schedule, Scope, Trigger};
+use super::sources::Sources;
+use super::wake::Wake;
+use crate::clock;
+
+/// Passes in a row that may follow each other because the plan changed under them.
+const REPLANS: u32 = 3;
+
+/// Everything the thread owns.
+pub struct Observer {
+    policy: Policy,
+    sources: Sources,
+    events: KernelEvents,
+    schedule: Schedule,
+    wake: Wake,
+    snapshot: Snapshot,
+    memory: Memory,
+    board: Arc<Board>,
+    events_started: bool,
+}
+
+impl Observer {
+    /// Nothing is read yet. `memory` is what an earlier run left in `state_dir`.
+    #[must_use]
+    pub fn new(policy: Policy, sources: Sources, events: KernelEvents, timing: (Duration, Duration), wake: Wake, memory: Memory, board: Arc<Board>) -> Self {
+        let (resync, lb_poll) = timing;
+        let schedule = Schedule::new(resync, lb_poll, clock::mono());
+        Self { policy, sources, events, schedule, wake, snapshot: Snapshot::default(), memory, board, events_started: false }
+    }
+
+    /// Runs until the process ends.
+    ///
+    /// # Errors
+    /// If waiting itself fails: the daemon must end then, an observer that can't wait is no observer.
+    pub fn run(mut self) -> io::Result<()> {
+        self.pass(&[Trigger::Start], None);
+        loop {
+            self.wait()?;
+            let (triggers, since) = self.collect();
+            if !triggers.is_empty() {
+                self.pass(&triggers, since);
+            }
+            self.start_events();
+        }
+    }
+
+    /// Sleeps until something is due or a descriptor is readable.
+    fn wait(&self) -> io::Result<()> {
+        let sleep = self.schedule.sleep(clock::mono());
+        let timeout = Timespec { tv_sec: i64::try_from(sleep.as_secs()).unwrap_or(i64::MAX), tv_nsec: sleep.subsec_nanos().into() };
+        let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+        let others = [self.events.fd(), self.sources.notifications()];
+        fds.extend(others.into_iter().flatten().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Why a pass should run now, if it should, and the kernel time of the event that asked first.
+    fn collect(&mut self) -> (Vec<Trigger>, Option<Mono>) {
+        let now = clock::mono();
+        let mut triggers = self.wake.take();
+        let arrived = self.events.drain(&mut self.snapshot.terminating);
+        if arrived.first_at.is_some() {
+            self.schedule.event();
+        }
+        if arrived.overflow {
+            triggers.push(Trigger::Tick);
+        }
+        if self.sources.take_notifications() {
+            triggers.push(Trigger::Netlink);
+        }
+        for due in self.schedule.due(now) {
+            if !triggers.contains(&due) {
+                triggers.push(due);
+            }
+        }
+        (triggers, arrived.first_at)
+    }
+
+    /// One pass: read what the triggers concern, judge, publish. Runs again at once if the judgement changed the plan.
+    fn pass(&mut self, triggers: &[Trigger], since: Option<Mono>) {
+        let mut scope = triggers.iter().fold(Scope::default(), |scope, trigger| scope.and(trigger.scope()));
+        for _ in 0..REPLANS {
+            let begin = clock::mono();
+            let plan = select::plan(&self.policy, &self.snapshot, &self.memory);
+            let plan = self.sources.read(scope, plan, &self.policy, &self.memory, &mut self.snapshot);
+            self.snapshot.drain = self.board.drain();
+            let Judgement { verdict, memory } = judge(&self.policy, &self.snapshot, &self.memory, clock::now());
+            self.memory = memory;
+            self.board.publish(PassReport {
+                triggers,
+                began: begin,
+                event_at: since,
+                verdict,
+                snapshot: &self.snapshot,
+                memory: &self.memory,
+            });
+            if self.memory.plan == plan {
+                break;
+            }
+            scope = Trigger::Netlink.scope();
+        }
+        self.after_pass();
+    }
+
+    /// What follows from a pass for the others: kernel events to ask for, endpoints to probe.
+    fn after_pass(&mut self) {
+        let pids = self.sources.watched_pids(&self.snapshot);
+        self.events.watch(&self.memory.plan.ports, pids);
+        self.events.retry(clock::mono());
+        self.board.set_kernel_events(self.events.attached(), self.events.established());
+        self.sources.plan_probes(&self.memory.plan, &self.snapshot);
+    }
+
+    /// The programs are loaded once the health port answers: the load costs memory and time that a start must not wait for.
+    fn start_events(&mut self) {
+        if !self.events_started && self.board.is_serving() {
+            self.events_started = true;
+            self.events.start(clock::mono());
+            self.after_pass();
+        }
+    }
+}
