@@ -65,8 +65,9 @@ pub struct Memory {
     pub sockets_read_at: Option<Mono>,
     /// The last plan.
     pub plan: ReadPlan,
-    /// Expected ports learnt from Envoy, ascending.
-    pub ports_seen: Vec<u16>,
+    /// Ports learnt from Envoy's gateway listeners, with when each was last named.
+    #[serde(with = "pairs")]
+    pub ports_seen: BTreeMap<u16, Mono>,
     /// Families of which a gateway listener has been seen.
     pub families_seen: BTreeSet<Family>,
     /// Cookies of the sockets that were proven Envoy's, per endpoint.
@@ -81,6 +82,8 @@ pub struct Memory {
     /// Every published condition.
     #[serde(with = "pairs")]
     pub standing: BTreeMap<(ConditionType, Option<Front>), Standing>,
+    /// History of the accept queues.
+    pub queues: crate::memory_queues::QueueMemory,
     /// The node's state and since when.
     pub node: Option<(State, Now)>,
 }

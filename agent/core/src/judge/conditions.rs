@@ -28,10 +28,8 @@ pub fn aggregate(findings: &Findings, plan: &ReadPlan, memory: &mut Memory, now:
     let mut standing = std::mem::take(&mut memory.standing);
     for condition in &mut conditions {
         let key = (condition.kind, condition.front);
-        condition.since = standing
-            .remove(&key)
-            .filter(|s| s.status == condition.status && s.reason == condition.reason)
-            .map_or(now, |s| s.since);
+        condition.since =
+            standing.remove(&key).filter(|s| s.status == condition.status && s.reason == condition.reason).map_or(now, |s| s.since);
         memory.standing.insert(key, Standing { status: condition.status, reason: condition.reason, since: condition.since });
     }
     conditions

@@ -54,6 +54,15 @@ impl Identity {
         }
     }
 
+    /// Envoy's (and nobody else's), somebody else's, or not to be told.
+    #[must_use]
+    pub fn is_envoy(&self) -> Option<bool> {
+        match self {
+            Self::Unidentified { .. } => None,
+            Self::Envoy { .. } | Self::Foreign { .. } => Some(self.foreign_pid().is_none()),
+        }
+    }
+
     /// Every Envoy that accepts from the socket, as far as pids are known.
     #[must_use]
     pub fn envoy_pids(&self) -> Vec<u32> {

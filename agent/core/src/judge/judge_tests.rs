@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::testing::{Scene, endpoint, foreign_listener, lost};
+use super::testing::{Scene, endpoint, foreign_listener, listener, lost};
 use super::*;
 use crate::facts::{DrainRequest, Reading, Why};
 use crate::net::Family;
@@ -176,7 +176,7 @@ fn any_scene() -> impl Strategy<Value = Scene> {
             0 => healthy(),
             1 => healthy().without_port(80),
             2 => healthy().process(7, "nginx").listens(&thief, &[7]).picks("10.0.0.11:80", Some(&thief)),
-            3 => healthy().process(200, "cilium-envoy").listens(&super::testing::listener(8, "0.0.0.0:80"), &[200]),
+            3 => healthy().process(200, "cilium-envoy").listens(&listener(8, "0.0.0.0:80"), &[200]),
             4 => Scene::healthy(&["10.0.0.11", "10.0.0.12"]),
             _ => Scene::new(&["10.0.0.11"]).picks("10.0.0.11:80", None).picks("10.0.0.11:443", None),
         };

@@ -8,16 +8,16 @@ use crate::policy::Policy;
 use crate::time::Mono;
 
 use super::identity::{Identity, identify};
-use super::ports::learnt_ports;
+use super::ports::remember_ports;
+use super::queues::remember_queues;
 
 /// Updates `memory` from the facts, before anything is judged. Also forgets endpoints that are no longer planned.
 pub fn learn(policy: &Policy, snapshot: &Snapshot, memory: &mut Memory, now: Mono) {
     if snapshot.sockets.value().is_some() {
         memory.sockets_read_at = snapshot.sockets.window().map(|window| window.end.min(now));
     }
-    if let Some(ports) = learnt_ports(snapshot) {
-        memory.ports_seen = ports;
-    }
+    remember_ports(&mut memory.ports_seen, snapshot, now);
+    remember_queues(&mut memory.queues, snapshot);
     learn_families(policy, snapshot, memory);
     let planned: std::collections::BTreeSet<_> = memory.plan.endpoints().map(|(endpoint, _)| endpoint).collect();
     memory.proven.retain(|endpoint, _| planned.contains(endpoint));

@@ -3,13 +3,13 @@
 use crate::condition::{ConditionType, Finding};
 use crate::facts::Snapshot;
 use crate::facts::sockets::{Listener, SocketTable};
-use crate::lb::reserved::bind_reserved;
 use crate::net::{Endpoint, Family};
 use crate::policy::Policy;
 use crate::reason::Reason;
 
-use super::envoy_live::{bind_permission_denied, envoy_absent};
+use super::bind_reserved::bind_reserved;
 use super::config_current::listener_rejected;
+use super::envoy_live::{bind_permission_denied, envoy_absent};
 use super::reach::Reach;
 
 const KIND: ConditionType = ConditionType::Listening;
@@ -39,23 +39,28 @@ fn not_listening(policy: &Policy, snapshot: &Snapshot, table: &SocketTable, endp
     let rows: Vec<&Listener> = table.listeners.iter().filter(|row| row.port == endpoint.port && serves_family(row, endpoint)).collect();
     if rows.is_empty() {
         if let Some(evidence) = bind_permission_denied(policy, snapshot, endpoint.port) {
-            let mut finding = Finding::fails(KIND, Reason::BindPermissionDenied, "cilium-envoy may not bind a port below the unprivileged range");
+            let mut finding =
+                Finding::fails(KIND, Reason::BindPermissionDenied, "cilium-envoy may not bind a port below the unprivileged range");
             finding.evidence = evidence;
             return finding;
         }
-        if let Some(evidence) = bind_reserved(snapshot, endpoint.front()) {
-            let message = format!("a service entry of Cilium claims port {}: bind is refused with EADDRINUSE though no socket has it", endpoint.port);
+        if let Some(evidence) = bind_reserved(snapshot, endpoint.port, Family::of(endpoint.address)) {
+            let message =
+                format!("a service entry of Cilium claims port {}: bind is refused with EADDRINUSE though no socket has it", endpoint.port);
             let mut finding = Finding::fails(KIND, Reason::PortReservedByCilium, message);
             finding.evidence = evidence;
             return finding;
         }
         if let Some(rejected) = listener_rejected(snapshot, endpoint.port) {
-            return Finding::fails(KIND, Reason::ListenerRejected, rejected.message()).with("listener", rejected.listener).with("envoy", rejected.sentence);
+            return Finding::fails(KIND, Reason::ListenerRejected, rejected.message())
+                .with("listener", rejected.listener)
+                .with("envoy", rejected.sentence);
         }
         return Finding::fails(KIND, Reason::NoListener, format!("no socket listens on {endpoint}"));
     }
     let bound = rows.iter().map(|row| row.address.to_string()).collect::<Vec<_>>().join(" ");
-    let reason = if rows.iter().all(|row| row.address.to_canonical().is_loopback()) { Reason::LoopbackOnly } else { Reason::AddressesNotCovered };
+    let reason =
+        if rows.iter().all(|row| row.address.to_canonical().is_loopback()) { Reason::LoopbackOnly } else { Reason::AddressesNotCovered };
     Finding::fails(KIND, reason, format!("port {} is bound on {bound} only", endpoint.port)).with("bound", bound)
 }
 

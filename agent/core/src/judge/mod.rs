@@ -4,6 +4,7 @@
 //! (endpoints → addresses → node). Only the second knows about policy's treatment of Unknown, only the third about states.
 
 pub mod accepting;
+pub mod bind_reserved;
 pub mod cilium_agent;
 pub mod combine;
 pub mod conditions;
@@ -17,12 +18,16 @@ pub mod observed;
 pub mod owned;
 pub mod owner_text;
 pub mod ports;
+pub mod probe_method;
+pub mod queues;
 pub mod reach;
 pub mod recovery;
 pub mod resolve;
 pub mod responding;
 pub mod rules;
 pub mod select;
+#[cfg(test)]
+pub(crate) mod serving;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tproxy;
@@ -31,6 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::{ConditionType, Finding, Status};
 use crate::facts::Snapshot;
+use crate::facts::sockets::Listener;
 use crate::memory::{Known, Memory, Subject};
 use crate::net::Endpoint;
 use crate::plan::ReadPlan;
@@ -121,12 +127,14 @@ fn pending(policy: &Policy, snapshot: &Snapshot, memory: &Memory) -> Vec<&'stati
 /// All findings, by one judge per condition.
 #[must_use]
 pub fn findings(policy: &Policy, snapshot: &Snapshot, memory: &Memory, plan: &ReadPlan, now: Now) -> Findings {
+    let maps = snapshot.lb.maps_exist();
+    let is_envoy = |row: &Listener| snapshot.owners.value().and_then(|owners| identity::identify(policy, owners, row, maps).is_envoy());
     let node = vec![
         observed::judge_observed(policy, &pending(policy, snapshot, memory), memory.sockets_read_at, now.mono),
         envoy_live::judge_envoy_live(policy, snapshot, now.mono),
-        tproxy::judge_tproxy(policy, snapshot),
+        tproxy::judge_tproxy(snapshot, is_envoy),
         config_current::judge_config_current(snapshot),
-        cilium_agent::judge_cilium_agent(snapshot, now.mono),
+        cilium_agent::judge_cilium_agent(&snapshot.cilium_agent),
         observed::judge_in_service(snapshot.drain.as_ref(), now),
     ];
     let endpoints = plan
@@ -135,9 +143,9 @@ pub fn findings(policy: &Policy, snapshot: &Snapshot, memory: &Memory, plan: &Re
             let own = vec![
                 listening::judge_listening(policy, snapshot, endpoint),
                 owned::judge_owned(policy, snapshot, memory, endpoint),
-                intercepted::judge_intercepted(policy, snapshot, endpoint),
+                intercepted::judge_intercepted(snapshot, endpoint, is_envoy),
                 accepting::judge_accepting(policy, snapshot, memory, endpoint, now.mono),
-                responding::judge_responding(policy, snapshot, endpoint),
+                responding::judge_responding(policy, snapshot, memory, endpoint, now.mono),
             ];
             (endpoint, own)
         })
@@ -170,7 +178,13 @@ fn effects(policy: &Policy, memory: &Memory, findings: &[Finding], endpoint: Opt
         .collect()
 }
 
-fn outcomes(policy: &Policy, memory: &mut Memory, findings: &Findings, just_started: bool, now: Mono) -> (Vec<EndpointOutcome>, Vec<Blind>) {
+fn outcomes(
+    policy: &Policy,
+    memory: &mut Memory,
+    findings: &Findings,
+    just_started: bool,
+    now: Mono,
+) -> (Vec<EndpointOutcome>, Vec<Blind>) {
     let node = effects(policy, memory, &findings.node, None, now);
     let mut blind = conditions::blind(&findings.node, &node);
     let mut outcomes = Vec::with_capacity(findings.endpoints.len());

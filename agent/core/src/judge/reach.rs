@@ -64,9 +64,7 @@ pub fn covers(listener: &Listener, endpoint: Endpoint, ingress_if: u32) -> bool 
         (true, IpAddr::V6(_), IpAddr::V6(_)) => true,
         (true, IpAddr::V6(_), IpAddr::V4(_)) => listener.v6only != Some(true),
     };
-    listener.port == endpoint.port
-        && (wildcard || bound == endpoint.address)
-        && (listener.bound_if == 0 || listener.bound_if == ingress_if)
+    listener.port == endpoint.port && (wildcard || bound == endpoint.address) && (listener.bound_if == 0 || listener.bound_if == ingress_if)
 }
 
 #[cfg(test)]

@@ -69,7 +69,10 @@ fn the_operator_can_turn_required_into_advisory_and_back() {
 #[test]
 fn unknown_keeps_the_last_known_status_within_hold() {
     for kind in &KINDS[..2] {
-        assert_eq!(after(&Policy::default(), &[(truth(*kind), Mono(0)), (unknown(*kind), Mono(0)), (unknown(*kind), JUST_HELD)]), Effect::Kept);
+        assert_eq!(
+            after(&Policy::default(), &[(truth(*kind), Mono(0)), (unknown(*kind), Mono(0)), (unknown(*kind), JUST_HELD)]),
+            Effect::Kept
+        );
     }
 }
 

@@ -109,7 +109,9 @@ pub fn render() -> String {
         let _ = writeln!(out, "| {} | {} | {} | {} | {} |", finding(rule), remembered(rule), age(rule), fallback(rule), counts(rule));
     }
     out.push_str(COMBINE);
-    out.push_str("\n## Defaults\n\n| condition | `mode: host-network` | `mode: load-balancer` | after `hold`, was True |\n|---|---|---|---|\n");
+    out.push_str(
+        "\n## Defaults\n\n| condition | `mode: host-network` | `mode: load-balancer` | after `hold`, was True |\n|---|---|---|---|\n",
+    );
     for kind in ConditionType::ALL {
         let requirement = |mode| match Policy::default_requirement(mode, kind) {
             Requirement::Required => "required",

@@ -3,6 +3,7 @@
 //! An address that balancers never send to must not take the node down, and one that they do send to must not be
 //! forgotten because a source failed: without a reading the last plan stays.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::facts::addresses::{AddressTable, Link, LocalAddress, Scope};
@@ -37,17 +38,18 @@ const INTERNAL_LINKS: [&str; 14] = [
 #[must_use]
 pub fn plan(policy: &Policy, snapshot: &Snapshot, memory: &Memory) -> ReadPlan {
     let all = match snapshot.addresses.value() {
-        Some(table) => judged_addresses(policy, table, &snapshot.lb.host_addresses()),
+        Some(table) => judged_addresses(policy, table, &snapshot.lb.hosts),
         None => memory.plan.addresses.clone(),
     };
     let families = families_in_use(policy, snapshot, memory, &all);
+    let remembered: Vec<u16> = memory.ports_seen.keys().copied().collect();
     let addresses = all.into_iter().filter(|judged| families.contains(&Family::of(judged.ip))).collect();
-    ReadPlan { addresses, ports: expected_ports(policy, snapshot, &memory.ports_seen), families }
+    ReadPlan { addresses, ports: expected_ports(policy, snapshot, &remembered), families }
 }
 
 /// Judged addresses of both families, ascending, each with the interface on which its clients are expected.
 #[must_use]
-pub fn judged_addresses(policy: &Policy, table: &AddressTable, cilium_hosts: &[IpAddr]) -> Vec<JudgedAddress> {
+pub fn judged_addresses(policy: &Policy, table: &AddressTable, cilium_hosts: &BTreeSet<IpAddr>) -> Vec<JudgedAddress> {
     let mut judged: Vec<JudgedAddress> = table
         .addresses
         .iter()
@@ -62,7 +64,7 @@ pub fn judged_addresses(policy: &Policy, table: &AddressTable, cilium_hosts: &[I
     judged
 }
 
-fn is_judged(policy: &Policy, table: &AddressTable, address: &LocalAddress, link: &Link, cilium_hosts: &[IpAddr]) -> bool {
+fn is_judged(policy: &Policy, table: &AddressTable, address: &LocalAddress, link: &Link, cilium_hosts: &BTreeSet<IpAddr>) -> bool {
     if address.tentative || address.deprecated || is_link_local(address.ip) {
         return false;
     }
@@ -95,7 +97,7 @@ fn carries_default_route(table: &AddressTable, link: &Link) -> bool {
 }
 
 /// Cilium lists one of the link's addresses as the host's (`cilium_lxc`, flag host): its datapath works on that device.
-fn is_cilium_device(table: &AddressTable, link: &Link, cilium_hosts: &[IpAddr]) -> bool {
+fn is_cilium_device(table: &AddressTable, link: &Link, cilium_hosts: &BTreeSet<IpAddr>) -> bool {
     table.addresses.iter().any(|a| a.ifindex == link.ifindex && cilium_hosts.contains(&a.ip))
 }
 
@@ -178,7 +180,7 @@ mod tests {
     }
 
     fn ips(policy: &Policy, table: &AddressTable, hosts: &[&str]) -> Vec<String> {
-        let hosts: Vec<IpAddr> = hosts.iter().map(|h| h.parse().unwrap()).collect();
+        let hosts: BTreeSet<IpAddr> = hosts.iter().map(|h| h.parse().unwrap()).collect();
         judged_addresses(policy, table, &hosts).iter().map(|j| j.ip.to_string()).collect()
     }
 
@@ -207,10 +209,8 @@ mod tests {
         let mut rows = vec![address("169.254.20.10", 1), address("fe80::1", 2), address("10.0.0.5", 2), address("10.0.0.6", 2)];
         rows[2].tentative = true;
         rows[3].deprecated = true;
-        let policy = Policy {
-            include: vec![AddressMatch::Interface("lo".into()), AddressMatch::Interface("eth0".into())],
-            ..Policy::default()
-        };
+        let policy =
+            Policy { include: vec![AddressMatch::Interface("lo".into()), AddressMatch::Interface("eth0".into())], ..Policy::default() };
         assert!(ips(&policy, &table(rows), &[]).is_empty());
     }
 
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn clients_of_an_address_on_lo_come_in_over_the_default_route() {
         let table = table(vec![address("10.0.0.100", 1)]);
-        assert_eq!(judged_addresses(&Policy::default(), &table, &[])[0].ingress_if, 2);
+        assert_eq!(judged_addresses(&Policy::default(), &table, &BTreeSet::new())[0].ingress_if, 2);
     }
 
     fn snapshot(rows: &[&str]) -> Snapshot {

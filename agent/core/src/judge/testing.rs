@@ -126,6 +126,7 @@ impl Scene {
             uid: 0,
             no_new_privs: Some(true),
             cap_effective: Some(0x400),
+            cap_permitted: Some(0x400),
             parent: 1,
             parent_name: None,
             state: RunState::Alive,

@@ -14,7 +14,7 @@ use super::frontends::L7Frontend;
 use super::local::LocalEndpoint;
 use super::service::{Service, ServiceKey};
 use super::source_range::SourceRange;
-use crate::facts::Reading;
+use crate::facts::{Reading, Why};
 use crate::memory::pairs;
 use crate::net::{Endpoint, Family};
 
@@ -86,6 +86,8 @@ pub struct LbFacts {
     pub v6: Reading<LbTable>,
     /// Families whose services map was seen since the agent started: an absent map of these was taken away, not switched off.
     pub seen: BTreeSet<Family>,
+    /// Local addresses that Cilium lists as the host's (`cilium_lxc`, flag host), ascending.
+    pub hosts: BTreeSet<IpAddr>,
     /// L7 frontends, from a slow walk apart from the pass.
     pub l7: Reading<Vec<L7Frontend>>,
 }
@@ -98,6 +100,13 @@ impl LbFacts {
             Family::Ipv4 => &self.v4,
             Family::Ipv6 => &self.v6,
         }
+    }
+
+    /// Cilium's load-balancer maps exist on this node: one was read, or is there in an unknown layout, or was seen before.
+    #[must_use]
+    pub fn maps_exist(&self) -> bool {
+        let there = |reading: &Reading<LbTable>| reading.value().is_some() || reading.unavailable().is_some_and(|u| u.why == Why::Layout);
+        !self.seen.is_empty() || there(&self.v4) || there(&self.v6)
     }
 
     /// The families whose services map could be read: those that Cilium serves.
