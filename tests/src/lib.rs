@@ -13,6 +13,7 @@ pub mod crowd;
 pub mod envoy;
 pub mod exposition;
 pub mod health;
+pub mod lbmaps;
 mod links;
 pub mod listener;
 pub mod node;

@@ -2,6 +2,7 @@
 //!
 //! Layouts and the rule follow `docs/decisions/datapath-rule.md`. Nothing here opens a map.
 
+pub mod agent_files;
 pub mod backend;
 pub mod datapath;
 pub mod facts;
