@@ -1,4 +1,5 @@
 //! The owner reader against the real /proc: shared sockets, reused pids, refusals, frozen and foreign processes. Needs root.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -253,6 +254,7 @@ fn a_pid_that_was_given_to_another_process_is_not_the_old_owner() {
     // The new process has the same socket under the same number, and is still not who was remembered.
     let during = reader.read(&[socket.row()]);
     assert!(!during.processes.contains_key(&pid), "{during:?}");
+    assert!(reader.reader.searching(), "a lost holder is followed by one walk");
     let after = reader.read_until(&[socket.row()], |owners| owners.processes.contains_key(&again.pid()));
     let process = &after.processes[&pid];
     assert_eq!(process.exe, Readable::Is("new-owner".to_owned()));

@@ -31,12 +31,14 @@ pub(super) struct Remembered {
     cookie: u64,
     first_seen: Mono,
     /// cgroup of the process that created it, where the kernel says so.
-    pub cgroup_id: Option<u64>,
+    cgroup_id: Option<u64>,
     /// Pid and one descriptor number of it.
     holders: Vec<(u32, u32)>,
     searched: Searched,
     /// The likely candidates were not asked yet.
-    pub fresh: bool,
+    fresh: bool,
+    /// It lost a holder since it was searched for: who forks once forks again.
+    changed: bool,
     attempts: u32,
     not_before: Mono,
 }
@@ -62,6 +64,7 @@ impl Sockets {
                 holders: Vec::new(),
                 searched: Searched::NotYet,
                 fresh: true,
+                changed: false,
                 attempts: 0,
                 not_before: now,
             });
@@ -110,6 +113,7 @@ impl Sockets {
             if !walked.wanted.contains(inode) || socket.first_seen > walked.begin {
                 continue;
             }
+            socket.changed = false;
             socket.searched = walked.incomplete.clone().map_or(Searched::Everywhere, Searched::Partly);
             if socket.holders.is_empty() {
                 let pause = BACK_OFF.0.saturating_mul(1_u32 << socket.attempts.min(10)).min(BACK_OFF.1);
@@ -131,10 +135,10 @@ impl Sockets {
         fresh
     }
 
-    /// When a walk is due: some socket was never searched for, or has no holder and its pause is over then.
+    /// When a walk is due: some socket was never searched for, lost a holder, or has none and its pause is over then.
     pub(super) fn walk_due_at(&self) -> Option<Mono> {
-        let open = self.by_inode.values().filter(|socket| socket.searched == Searched::NotYet || socket.holders.is_empty());
-        open.map(|socket| socket.not_before).min()
+        let open = |socket: &&Remembered| socket.searched == Searched::NotYet || socket.changed || socket.holders.is_empty();
+        self.by_inode.values().filter(open).map(|socket| socket.not_before).min()
     }
 
     /// Some socket has a holder that a search of everything did not find: this /proc is not the whole node.
@@ -159,6 +163,7 @@ impl Sockets {
 impl Remembered {
     fn lost(&mut self) {
         self.fresh = true;
+        self.changed = true;
         if self.holders.is_empty() {
             self.searched = Searched::NotYet;
         }
@@ -174,5 +179,90 @@ impl Remembered {
         }
         let pids = self.holders.iter().map(|(pid, _)| *pid).collect();
         Holders::Known { pids, complete: self.searched == Searched::Everywhere }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use gwready_core::facts::sockets::SocketId;
+    use gwready_core::net::Family;
+
+    fn row(inode: u64) -> Listener {
+        Listener {
+            id: SocketId { inode, cookie: inode },
+            family: Family::Ipv4,
+            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            port: 80,
+            bound_if: 0,
+            v6only: None,
+            uid: 0,
+            mark: None,
+            transparent: None,
+            cgroup_id: Some(1),
+            queue_length: 0,
+            queue_limit: 0,
+            drops: None,
+        }
+    }
+
+    fn at(milliseconds: u64) -> Mono {
+        Mono(milliseconds * 1_000_000)
+    }
+
+    fn walk(begin: u64, end: u64, incomplete: Option<&str>) -> Walked {
+        let incomplete = incomplete.map(str::to_owned);
+        Walked { wanted: HashSet::from([7]), begin: at(begin), end: at(end), incomplete, ..Walked::default() }
+    }
+
+    #[test]
+    fn the_pause_before_the_next_search_doubles_up_to_two_seconds() {
+        let mut sockets = Sockets::default();
+        sockets.keep(&[row(7)], at(0));
+        assert_eq!(sockets.walk_due_at(), Some(at(0)));
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            sockets.note_walk(&walk(1, 1, Some("refused")));
+            pauses.push(sockets.walk_due_at().unwrap().since(at(1)).as_millis());
+        }
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
+    }
+
+    #[test]
+    fn a_long_search_is_followed_by_a_long_pause() {
+        let mut sockets = Sockets::default();
+        sockets.keep(&[row(7)], at(0));
+        sockets.note_walk(&walk(1, 301, None));
+        assert_eq!(sockets.walk_due_at(), Some(at(301 + 300 * 20)));
+    }
+
+    #[test]
+    fn a_holder_that_was_found_ends_the_search_even_where_it_was_refused_in_part() {
+        let mut sockets = Sockets::default();
+        sockets.keep(&[row(7)], at(0));
+        sockets.note(20, &[(7, 3)]);
+        assert!(sockets.walk_due_at().is_some(), "others may share it");
+        sockets.note_walk(&walk(1, 2, Some("refused")));
+        assert_eq!(sockets.walk_due_at(), None);
+        assert_eq!(sockets.holders()[&7], Holders::Known { pids: vec![20], complete: false });
+    }
+
+    #[test]
+    fn a_walk_that_began_before_the_socket_was_seen_says_nothing_about_it() {
+        let mut sockets = Sockets::default();
+        sockets.keep(&[row(7)], at(10));
+        sockets.note_walk(&walk(9, 20, None));
+        assert_eq!(sockets.holders()[&7], Holders::Unknown("the search is still running".to_owned()));
+        assert!(!sockets.beyond_sight());
+    }
+
+    #[test]
+    fn a_cgroup_id_of_one_is_no_evidence() {
+        let mut sockets = Sockets::default();
+        sockets.keep(&[row(7), Listener { cgroup_id: Some(4711), ..row(8) }], at(0));
+        assert_eq!(sockets.take_fresh(), [(7, None), (8, Some(4711))]);
+        assert_eq!(sockets.take_fresh(), [], "asked once");
     }
 }
