@@ -134,6 +134,21 @@ fn a_thief_is_named_by_its_endpoint_folder() -> Result<()> {
 }
 
 #[test]
+fn the_nodes_own_addresses_are_those_that_cilium_lists() -> Result<()> {
+    with_maps(|_, mut maps, mut reader| {
+        maps.add_endpoint(ip(HERE), 0, true)?;
+        maps.add_endpoint(ip(HERE6), 0, true)?;
+        maps.add_endpoint(ip("10.42.1.7"), 431, false)?;
+        let own = [ip(HERE), ip(HERE6)].into();
+        ensure!(reader.read_hosts([HERE, OTHER, HERE6, "10.42.1.7"].map(ip)) == own);
+        fs::remove_file(maps.globals().join("cilium_lxc"))?;
+        ensure!(reader.read_hosts([HERE, OTHER].map(ip)) == own, "while the map can't be read the last answer stands");
+        ensure!(reader.read(&judged_plan()).hosts == own);
+        Ok(())
+    })
+}
+
+#[test]
 fn source_ranges_are_read_where_a_row_checks_them() -> Result<()> {
     with_maps(|_, mut maps, mut reader| {
         maps.add_endpoint(ip(HERE), 0, true)?;

@@ -27,14 +27,17 @@ use crate::clock;
 /// Pause between two walks for L7 frontends. A new one on a judged endpoint is seen at once, by its direct lookup.
 const WALK_PAUSE: Duration = Duration::from_secs(10);
 
+type Endpoints = HashMap<MapData, [u8; 20], [u8; 48]>;
+
 /// Reads the load-balancer maps. Blocking; keeps descriptors, never values.
 pub struct LbReader {
     paths: CiliumPaths,
     v4: FamilyMaps<V4>,
     v6: FamilyMaps<V6>,
-    endpoints: Pin<HashMap<MapData, [u8; 20], [u8; 48]>>,
+    endpoints: Pin<Endpoints>,
     pods: PodNames,
     seen: BTreeSet<Family>,
+    hosts: BTreeSet<IpAddr>,
     walk4: FrontendWalk<V4>,
     walk6: FrontendWalk<V6>,
     walked: Option<Mono>,
@@ -51,6 +54,7 @@ impl LbReader {
             endpoints: Pin::new(layout::ENDPOINTS, HashMap::try_from),
             pods: PodNames::default(),
             seen: BTreeSet::new(),
+            hosts: BTreeSet::new(),
             walk4: FrontendWalk::default(),
             walk6: FrontendWalk::default(),
             walked: None,
@@ -66,7 +70,17 @@ impl LbReader {
         let v4 = self.read_family::<V4>(plan, |reader| &mut reader.v4);
         let v6 = self.read_family::<V6>(plan, |reader| &mut reader.v6);
         let l7 = self.l7_frontends(&v4, &v6);
-        LbFacts { v4, v6, seen: self.seen.clone(), l7 }
+        LbFacts { v4, v6, seen: self.seen.clone(), hosts: self.hosts.clone(), l7 }
+    }
+
+    /// Which of these local addresses Cilium lists as the node's own; every later [`LbReader::read`] hands them out as `hosts`. Call it when
+    /// the addresses changed and on resync, before the plan is made. While `cilium_lxc` can't be read the last answer stands.
+    pub fn read_hosts(&mut self, addresses: impl IntoIterator<Item = IpAddr>) -> BTreeSet<IpAddr> {
+        let found = globals(&self.paths).and_then(|globals| lookup_endpoints(&mut self.endpoints, &globals, addresses));
+        if let Ok(found) = found {
+            self.hosts = found.into_iter().filter_map(|(address, endpoint)| endpoint.host.then_some(address)).collect();
+        }
+        self.hosts.clone()
     }
 
     /// Carries on the walk for L7 frontends for about `budget` rows, where one is due. Apart from the pass, because its cost grows with
@@ -131,17 +145,7 @@ impl LbReader {
         if addresses.is_empty() {
             return;
         }
-        let found = self.endpoints.map(globals).and_then(|map| {
-            let mut found = Vec::new();
-            for address in addresses {
-                match map.get(&encode_key(address), 0) {
-                    Ok(value) => found.push((address, LocalEndpoint::decode(&value))),
-                    Err(MapError::KeyNotFound) => {}
-                    Err(error) => return Err(PinError::Read { pin: layout::ENDPOINTS.pin, source: io_error(error) }),
-                }
-            }
-            Ok(found)
-        });
+        let found = lookup_endpoints(&mut self.endpoints, globals, addresses);
         match found {
             Ok(found) => {
                 for (address, mut endpoint) in found {
@@ -174,6 +178,24 @@ impl LbReader {
         }
         Reading::Observed { value: all.into_iter().collect(), window: Window { begin: at, end: at } }
     }
+}
+
+/// The rows of `cilium_lxc` for these addresses.
+fn lookup_endpoints(
+    pin: &mut Pin<Endpoints>,
+    globals: &Path,
+    addresses: impl IntoIterator<Item = IpAddr>,
+) -> Result<Vec<(IpAddr, LocalEndpoint)>, PinError> {
+    let map = pin.map(globals)?;
+    let mut found = Vec::new();
+    for address in addresses {
+        match map.get(&encode_key(address), 0) {
+            Ok(value) => found.push((address, LocalEndpoint::decode(&value))),
+            Err(MapError::KeyNotFound) => {}
+            Err(error) => return Err(pin.failed(io_error(error))),
+        }
+    }
+    Ok(found)
 }
 
 fn is_of(address: IpAddr, family: Family) -> bool {
