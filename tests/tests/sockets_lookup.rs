@@ -334,7 +334,8 @@ fn a_connection_that_went_elsewhere_is_translated_or_has_left_the_host() {
     let (client, cookie) = (stream.local_addr().unwrap(), socket_cookie(&stream).unwrap());
     let acceptor = |asked: SocketAddr, cookie: u64| node.enter(|| Ok(TupleLookup::new().read_acceptor(client, asked, cookie))).unwrap();
     assert_eq!(acceptor(real, cookie), Acceptor::Elsewhere);
-    // As after a socket load balancer's translation: the owner believes to talk to the node's port 80.
+    // As after a socket load balancer's translation: the owner believes to talk to the node's port 80, and so would a listener.
+    let _envoy = ear(&node, "envoy", "0.0.0.0");
     let believed = SocketAddr::new(v4(1), PORT);
     assert_eq!(acceptor(believed, cookie), Acceptor::Translated { to: Some((real.ip(), real.port())), inode: None, mark: None });
     assert_eq!(acceptor(believed, cookie + 1), Acceptor::Unknown, "another socket's cookie");

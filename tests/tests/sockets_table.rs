@@ -177,54 +177,58 @@ fn drops_are_counted_by_the_socket_that_overflows() {
     assert!(length > limit && dropped > 0, "length {length} limit {limit} drops {dropped}");
 }
 
-#[test]
-fn a_read_under_churn_is_complete_or_an_error() {
-    let node = Node::new().unwrap();
-    let permanent = node.enter(|| {
-        let mut sockets = Vec::new();
-        // More rows than one datagram holds, so that the kernel has to resume its walk.
-        for n in 0..400u16 {
-            let ip = Ipv4Addr::new(127, 1, u8::try_from(n / 200)?, u8::try_from(n % 200)?);
-            sockets.push(listen(SocketAddr::new(ip.into(), 80), |_| Ok(()))?);
-        }
-        Ok(sockets)
-    });
-    let permanent = permanent.unwrap();
-    let cookies: BTreeSet<u64> = permanent.iter().map(|socket| rustix::net::sockopt::socket_cookie(socket).unwrap()).collect();
+/// Opens and closes listeners on port 80 of every address until `work` is done.
+fn with_churn<T>(node: &Node, work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
-    let mut complete = 0;
     std::thread::scope(|scope| {
-        for worker in 0..2u8 {
-            let (node, stop) = (&node, &stop);
-            scope.spawn(move || {
-                node.enter(|| {
-                    for n in (0..=255u8).cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
-                        drop(listen(SocketAddr::new(Ipv4Addr::new(127, 2, worker, n).into(), 80), |_| Ok(()))?);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let churn = || {
+                    while !stop.load(Ordering::Relaxed) {
+                        drop(listen("0.0.0.0:80".parse()?, |_| Ok(()))?);
                     }
                     Ok(())
-                })
-                .unwrap();
+                };
+                node.enter(churn).unwrap();
             });
         }
-        let begin = Instant::now();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// All members of one group, in one bucket of the kernel's table, newest first: more rows than one datagram holds, and every
+/// change moves the place at which the kernel resumes.
+#[test]
+fn rows_under_churn_are_complete_or_an_error() {
+    let node = Node::new().unwrap();
+    let permanent = node.enter(|| (0..400).map(|_| listen("0.0.0.0:80".parse()?, |_| Ok(()))).collect::<Result<Vec<_>>>()).unwrap();
+    let cookies: BTreeSet<u64> = permanent.iter().map(|socket| rustix::net::sockopt::socket_cookie(socket).unwrap()).collect();
+    let begin = Instant::now();
+    let mut reader = SocketReader::new();
+    let mut answers = (0, 0);
+    let read = || {
         node.enter(|| {
-            let mut reader = SocketReader::new();
-            while complete < 20 && begin.elapsed() < Duration::from_secs(20) {
+            while begin.elapsed() < Duration::from_secs(2) {
                 match reader.read_listeners(&[80]) {
                     Ok(rows) => {
-                        complete += 1;
+                        answers.0 += 1;
                         let seen: BTreeSet<u64> = rows.iter().map(|row| row.id.cookie).collect();
                         assert_eq!(seen.len(), rows.len(), "no row twice");
                         assert!(cookies.is_subset(&seen), "{} permanent rows are missing", cookies.difference(&seen).count());
                     }
-                    Err(error) => assert_eq!(error.why(), Why::Interrupted, "{error}"),
+                    Err(error) => {
+                        answers.1 += 1;
+                        assert_eq!(error.why(), Why::Interrupted, "{error}");
+                    }
                 }
             }
             Ok(())
         })
-        .unwrap();
-        stop.store(true, Ordering::Relaxed);
-    });
+    };
+    with_churn(&node, read).unwrap();
+    println!("{} complete reads and {} errors under churn", answers.0, answers.1);
     // A table that never rests may well be unreadable; once it rests, it is read. (Children that other tests fork hold a
     // copy of a descriptor until they execute their program.)
     eventually(Duration::from_secs(5), || {
@@ -233,7 +237,33 @@ fn a_read_under_churn_is_complete_or_an_error() {
         Ok(())
     })
     .unwrap();
-    println!("{complete} complete reads under churn");
+}
+
+#[test]
+fn a_picked_socket_is_among_the_rows_also_under_churn() {
+    let node = Node::new().unwrap();
+    let mut reader = SocketReader::new();
+    let (mut observed, mut picked_some) = (0, 0);
+    let read = || {
+        node.enter(|| {
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_secs(2) {
+                let reading = reader.read(&plan());
+                let Some(table) = reading.value() else {
+                    assert_eq!(reading.unavailable().map(|unavailable| unavailable.why), Some(Why::Interrupted));
+                    continue;
+                };
+                observed += 1;
+                for picked in table.lookups.iter().filter_map(|lookup| lookup.picked.as_ref()) {
+                    picked_some += 1;
+                    assert!(table.listeners.iter().any(|row| row.id == picked.id), "{picked:?} is no row");
+                }
+            }
+            Ok(())
+        })
+    };
+    with_churn(&node, read).unwrap();
+    assert!(observed > 0 && picked_some > 0, "{observed} reads, {picked_some} picked");
 }
 
 #[test]
