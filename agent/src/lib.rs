@@ -10,6 +10,7 @@ pub mod control;
 pub mod events;
 pub mod health;
 pub mod logging;
+pub mod metrics;
 pub mod observe;
 pub mod probe;
 pub mod publish;

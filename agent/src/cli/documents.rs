@@ -33,7 +33,7 @@ pub(super) fn man() -> Exit {
 pub(super) fn page(page: Page) -> Exit {
     output::print(&match page {
         Page::Configuration => crate::config::docs::render(),
-        Page::Metrics => String::new(),
+        Page::Metrics => crate::metrics::docs::render(),
     });
     Exit::Ok
 }
