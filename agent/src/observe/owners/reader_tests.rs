@@ -209,14 +209,14 @@ fn a_reused_pid_is_another_process() {
 }
 
 #[test]
-fn a_reused_inode_number_is_another_socket() {
+fn a_reused_inode_number_is_another_socket_and_searched_for_again() {
     let fake = FakeProc::new();
     fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
     let mut reader = Reader::new(&fake);
     reader.read(&listeners(&[77]));
-    fake.close(20, 7);
+    // The new socket has number and descriptor of the old one, and one more holder.
     fake.write(&FakeProcess::new(30, "nginx", &[(5, 77)]));
-    assert_eq!(held_by(&reader.settle(&[listener(77, 4711)]), 77), (vec![30], true));
+    assert_eq!(held_by(&reader.settle(&[listener(77, 4711)]), 77), (vec![20, 30], true));
 }
 
 #[test]
