@@ -4,9 +4,6 @@ use std::process::ExitCode;
 
 use gwready::cli::{self, Engine, Exit, Failure, Observation};
 use gwready::config::Config;
-use gwready_core::memory::Memory;
-use gwready_core::replay::SnapshotFile;
-use gwready_core::verdict::Verdict;
 
 fn main() -> ExitCode {
     cli::main(&NotBuilt)
@@ -27,10 +24,6 @@ impl Engine for NotBuilt {
     }
 
     fn observe(&self, _: &Config) -> Result<Observation, Failure> {
-        Err(Self::failure())
-    }
-
-    fn judge(&self, _: &SnapshotFile) -> Result<(Verdict, Memory), Failure> {
         Err(Self::failure())
     }
 }

@@ -24,7 +24,7 @@ Examples:
 
 /// Tells load balancers whether cilium-envoy on this node serves the gateway's ports.
 #[derive(Debug, Parser)]
-#[command(name = "gwready", version, about, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(name = "gwready", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub struct Arguments {
     /// Configuration file (YAML); without it every key has its default [env: GWREADY_CONFIG]
     #[arg(long, global = true, value_name = "FILE")]

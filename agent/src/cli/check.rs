@@ -1,6 +1,7 @@
 //! `gwready check`: one pass and one probe round with everything this process can see.
 
 use gwready_core::facts::Why;
+use gwready_core::judge::{Judgement, judge};
 use gwready_core::render::sources::source_reads;
 use gwready_core::render::status::{Input, status_document};
 
@@ -18,10 +19,7 @@ pub(super) fn run(options: &CheckOptions, config: &Config, engine: &dyn Engine) 
         Err(failure) => return failure.report(),
     };
     let file = &observation.file;
-    let (verdict, _) = match engine.judge(file) {
-        Ok(judged) => judged,
-        Err(failure) => return failure.report(),
-    };
+    let Judgement { verdict, .. } = judge(&file.policy, &file.snapshot, &file.memory, file.now);
     let document = status_document(Input {
         node: &file.node,
         agent: &file.agent,

@@ -1,9 +1,7 @@
 //! What the command line needs of the daemon. A seam, so that commands are tested without privileges.
 
-use gwready_core::memory::Memory;
 use gwready_core::render::sources::NotVisible;
 use gwready_core::replay::SnapshotFile;
-use gwready_core::verdict::Verdict;
 
 use super::exit::Exit;
 use super::output;
@@ -48,10 +46,4 @@ pub trait Engine {
     /// # Errors
     /// Nothing could be observed at all. Sources that can't be read are no error: they stand in the observation.
     fn observe(&self, config: &Config) -> Result<Observation, Failure>;
-
-    /// Judges a snapshot file: the verdict, and the memory after it.
-    ///
-    /// # Errors
-    /// This build can't judge.
-    fn judge(&self, file: &SnapshotFile) -> Result<(Verdict, Memory), Failure>;
 }

@@ -3,13 +3,13 @@
 use std::io::Read;
 use std::path::Path;
 
+use gwready_core::judge::{Judgement, judge};
 use gwready_core::reason::Reason;
 use gwready_core::render::explain::render_explain;
 use gwready_core::replay::parse_snapshot_file;
 use gwready_core::verdict::State;
 
 use super::args::ExplainOptions;
-use super::engine::Engine;
 use super::exit::Exit;
 use super::output;
 
@@ -17,7 +17,7 @@ use super::output;
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Reads, judges, tells.
-pub(super) fn run(options: &ExplainOptions, engine: &dyn Engine) -> Exit {
+pub(super) fn run(options: &ExplainOptions) -> Exit {
     let file = match read_text(&options.file)
         .map_err(|error| error.to_string())
         .and_then(|text| parse_snapshot_file(&text).map_err(|error| error.to_string()))
@@ -28,10 +28,7 @@ pub(super) fn run(options: &ExplainOptions, engine: &dyn Engine) -> Exit {
             return Exit::CannotTell;
         }
     };
-    let (verdict, memory) = match engine.judge(&file) {
-        Ok(judged) => judged,
-        Err(failure) => return failure.report(),
-    };
+    let Judgement { verdict, memory } = judge(&file.policy, &file.snapshot, &file.memory, file.now);
     output::print(&render_explain(&file, &verdict, &memory));
     match (verdict.node.state, verdict.node.reason) {
         (State::Up, _) => Exit::Ok,

@@ -56,7 +56,7 @@ fn dispatch(arguments: Arguments, engine: &dyn Engine) -> Exit {
         Command::Drain(options) => with_config(&|config| daemon_calls::drain(options, config)),
         Command::Undrain => with_config(&daemon_calls::undrain),
         Command::Snapshot(options) => with_config(&|config| daemon_calls::snapshot(options, config, engine)),
-        Command::Explain(options) => explain::run(options, engine),
+        Command::Explain(options) => explain::run(options),
         Command::CheckConfig(options) => check_config::run(options, &sources),
         Command::Live(options) => daemon_calls::live(options),
         Command::Ready(options) => daemon_calls::ready(options),

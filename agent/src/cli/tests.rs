@@ -3,9 +3,6 @@
 use std::ffi::OsString;
 
 use clap::CommandFactory;
-use gwready_core::memory::Memory;
-use gwready_core::replay::SnapshotFile;
-use gwready_core::verdict::Verdict;
 
 use super::*;
 
@@ -18,10 +15,6 @@ impl Engine for NoEngine {
 
     fn observe(&self, _: &Config) -> Result<Observation, Failure> {
         Err(Failure { exit: Exit::CannotTell, sentence: "nothing to see".to_owned() })
-    }
-
-    fn judge(&self, _: &SnapshotFile) -> Result<(Verdict, Memory), Failure> {
-        Err(Failure { exit: Exit::CannotTell, sentence: "no judge".to_owned() })
     }
 }
 

@@ -81,6 +81,7 @@ mod tests {
     use gwready_core::facts::DrainRequest;
     use gwready_core::render::log_line::{Level, Line};
     use gwready_core::render::transition::Transition;
+    use gwready_core::time::{Mono, Now};
     use gwready_core::verdict::State;
 
     use super::super::{HISTORY, LastVerdict};
@@ -99,8 +100,8 @@ mod tests {
     fn full() -> Saved {
         let mut saved = Saved {
             drain: Some(DrainRequest { by: "uid 0".to_owned(), reason: "x".to_owned(), asked_unix_ms: 5, until_unix_ms: Some(9) }),
-            last: Some(LastVerdict { state: State::Down, reason: None, since_unix_ms: 1_000, at_unix_ms: 100_000 }),
-            ports_seen: [80, 443].into(),
+            last: Some(LastVerdict { state: State::Down, reason: None, since: Now { mono: Mono(7), unix_ms: 1_000 }, at_unix_ms: 100_000 }),
+            ports_seen: [(80, Mono(1)), (443, Mono(2))].into(),
             families_seen: [gwready_core::net::Family::Ipv4].into(),
             ..Saved::default()
         };
@@ -124,7 +125,7 @@ mod tests {
     fn a_file_that_is_no_state_file_warns_and_starts_fresh() {
         let dir = tempfile::tempdir().expect("folder");
         let file = StateFile::in_folder(dir.path());
-        for text in ["", "{", "[]", "\u{0}\u{0}", "{\"version\":99}", "{\"ports_seen\":[99999]}"] {
+        for text in ["", "{", "[]", "\u{0}\u{0}", "{\"version\":99}", "{\"ports_seen\":{\"99999\":1}}"] {
             std::fs::write(dir.path().join("state.json"), text).expect("file");
             let (saved, warning) = file.read();
             assert_eq!(saved, Saved::default(), "{text}");
@@ -137,9 +138,9 @@ mod tests {
     #[test]
     fn a_file_of_an_older_agent_is_read_with_defaults() {
         let dir = tempfile::tempdir().expect("folder");
-        std::fs::write(dir.path().join("state.json"), "{\"ports_seen\":[80],\"unheard_of\":1}").expect("file");
+        std::fs::write(dir.path().join("state.json"), "{\"ports_seen\":{\"80\":5},\"unheard_of\":1}").expect("file");
         let (saved, warning) = StateFile::in_folder(dir.path()).read();
-        assert_eq!((saved.ports_seen, warning), ([80].into(), None));
+        assert_eq!((saved.ports_seen, warning), ([(80, Mono(5))].into(), None));
     }
 
     #[test]
@@ -158,6 +159,8 @@ mod tests {
         for (now, young) in [(100_000, true), (159_999, true), (160_000, false), (50_000, true)] {
             assert_eq!(saved.was_down_within(Duration::from_secs(60), now), young, "{now}");
         }
+        let memory = saved.recall(110_000);
+        assert!(memory.was_down && !memory.started && memory.ports_seen == saved.ports_seen && memory.families_seen == saved.families_seen);
         assert!(saved.drain_in_force(8).is_some() && saved.drain_in_force(9).is_none());
     }
 }

@@ -1,17 +1,21 @@
 //! The content of the state file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gwready_core::facts::DrainRequest;
+use gwready_core::memory::Memory;
 use gwready_core::net::Family;
 use gwready_core::reason::Reason;
 use gwready_core::render::transition::Transition;
+use gwready_core::time::{Mono, Now};
 use gwready_core::verdict::{State, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// So many transitions are kept.
 pub const HISTORY: usize = 64;
+/// A down that is younger makes the new agent wait for `min_up` before its first up (the start rule).
+const REMEMBERED_DOWN: Duration = Duration::from_secs(60);
 /// The version this agent writes; a file of a newer one is not read.
 pub(super) const VERSION: u32 = 1;
 
@@ -22,8 +26,8 @@ pub struct LastVerdict {
     pub state: State,
     /// Why it was not up.
     pub reason: Option<Reason>,
-    /// When the node entered that state, milliseconds since the Unix epoch.
-    pub since_unix_ms: u64,
+    /// When the node entered that state.
+    pub since: Now,
     /// When it was last published, milliseconds since the Unix epoch.
     pub at_unix_ms: u64,
 }
@@ -38,8 +42,8 @@ pub struct Saved {
     pub drain: Option<DrainRequest>,
     /// The last verdict.
     pub last: Option<LastVerdict>,
-    /// Expected ports seen served before.
-    pub ports_seen: BTreeSet<u16>,
+    /// Ports learnt from Envoy's gateway listeners, with when each was last named.
+    pub ports_seen: BTreeMap<u16, Mono>,
     /// Families seen served before.
     pub families_seen: BTreeSet<Family>,
     /// At most [`HISTORY`], newest last.
@@ -52,7 +56,7 @@ impl Default for Saved {
             version: VERSION,
             drain: None,
             last: None,
-            ports_seen: BTreeSet::new(),
+            ports_seen: BTreeMap::new(),
             families_seen: BTreeSet::new(),
             transitions: Vec::new(),
         }
@@ -67,14 +71,28 @@ impl Saved {
         self.transitions.drain(..surplus);
     }
 
-    /// Notes the verdict as published.
-    pub fn note(&mut self, verdict: &Verdict) {
+    /// Notes the verdict as published, and what was learnt on the way.
+    pub fn note(&mut self, verdict: &Verdict, memory: &Memory) {
+        self.ports_seen.clone_from(&memory.ports_seen);
+        self.families_seen.clone_from(&memory.families_seen);
         self.last = Some(LastVerdict {
             state: verdict.node.state,
             reason: verdict.node.reason,
-            since_unix_ms: verdict.node_since.unix_ms,
+            since: verdict.node_since,
             at_unix_ms: verdict.judged_at.unix_ms,
         });
+    }
+
+    /// The memory that a new agent begins with.
+    #[must_use]
+    pub fn recall(&self, now_unix_ms: u64) -> Memory {
+        Memory {
+            was_down: self.was_down_within(REMEMBERED_DOWN, now_unix_ms),
+            ports_seen: self.ports_seen.clone(),
+            families_seen: self.families_seen.clone(),
+            node: self.last.as_ref().map(|last| (last.state, last.since)),
+            ..Memory::default()
+        }
     }
 
     /// True if the last verdict is younger than `age` and was down (the start rule: `min_up` then applies to leaving Starting).

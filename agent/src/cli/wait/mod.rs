@@ -79,7 +79,7 @@ fn targets(options: &WaitOptions, config: &dyn Fn() -> Result<Config, Faults>) -
     options.urls.iter().map(|url| Target::node(url)).collect::<Result<_, _>>().map_err(wrong)
 }
 
-/// The address under which a listener of this host is reached from this host. `[::]` takes IPv4 too (DESIGN: V6ONLY cleared).
+/// The address under which a listener of this host is reached from this host. `[::]` takes IPv4 too: the health port clears IPV6_V6ONLY.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     if listen.ip().is_unspecified() { SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), listen.port()) } else { listen }
 }

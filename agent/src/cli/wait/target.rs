@@ -76,7 +76,7 @@ impl Target {
     }
 }
 
-/// The state line is the first body line (DESIGN 4.1). Without one, whoever answered is not gwready.
+/// The state line is the first body line, and stable. Without one, whoever answered is not gwready.
 fn judge_health(reply: &Reply) -> Answer {
     let line = reply.body.lines().next().unwrap_or_default();
     let token = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
