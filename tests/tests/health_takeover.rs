@@ -60,7 +60,8 @@ fn takeovers_under_load_lose_no_probe_and_show_no_wrong_state() -> Result<()> {
         current = next;
     }
     let tally = probers.finish();
-    println!("{rounds} takeovers, {} probes good, {} bad, slowest {:?}", tally.good, tally.bad.len(), tally.slowest);
+    let (good, bad) = (tally.good, tally.bad.len());
+    println!("{rounds} takeovers, {good} probes good, {bad} bad, slowest {:?}, {} over half a second", tally.slowest, tally.slow);
     ensure!(tally.bad.is_empty(), "{} of {} probes: {:?}", tally.bad.len(), tally.good, tally.bad.iter().take(5).collect::<Vec<_>>());
     ensure!(tally.good > u64::try_from(rounds)? * 100, "too few probes to mean anything: {}", tally.good);
     Ok(())

@@ -163,7 +163,7 @@ impl EventLoop {
             }
         };
         if let Some(deadline) = self.follow(&mut connection, next, now) {
-            let slot = self.connections.reserve();
+            let slot = self.connections.reserve(connection.peer);
             let token = u64::try_from(slot).unwrap_or(u64::MAX - FIRST_CONNECTION) + FIRST_CONNECTION;
             match epoll::add(&self.epoll, &connection.socket, epoll::EventData::new_u64(token), epoll::EventFlags::IN) {
                 Ok(()) => self.connections.put(slot, deadline, connection),
@@ -248,16 +248,20 @@ impl EventLoop {
     }
 
     fn expire_one(&mut self, slot: usize, now: Mono) -> bool {
-        let Some((_, connection)) = self.connections.take(slot) else { return false };
-        let next = connection.expire();
+        let Some((_, mut connection)) = self.connections.take(slot) else { return false };
+        // What has arrived meanwhile counts: the request of a good client may lie here unread, and closing would reset it.
+        let next = match connection.read(&mut self.input, &self.limits, now) {
+            Next::Wait(_) => connection.expire(),
+            next => next,
+        };
         self.settle(slot, connection, next, now)
     }
 
-    /// Lets the connections that would expire next do so now until one is gone; false if there is none.
+    /// Lets connections of the peer that holds most expire now until one is gone; false if there is none.
     fn make_room(&mut self) -> bool {
         let now = clock::mono();
         for _ in 0..=self.connections.len() {
-            let Some((_, slot)) = self.connections.first() else { return false };
+            let Some(slot) = self.connections.first_of_the_greediest() else { return false };
             self.stats.count_expired_early();
             if self.expire_one(slot, now) {
                 return true;

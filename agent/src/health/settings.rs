@@ -43,7 +43,7 @@ impl Default for HealthSettings {
 /// Bounds on what a client may cost. The defaults are documented in `docs/load-balancers.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once; one more expires the one that would have expired next.
+    /// Connections open at once; for one more, the peer that holds most loses the one that would have expired next.
     pub connections: usize,
     /// From accept to the end of the request.
     pub header_timeout: Duration,

@@ -41,7 +41,9 @@ async fn run(options: Options) -> Result<()> {
         bound => bound?,
     };
     let publisher = Arc::new(Publisher::new(answers()));
-    if let Some(first) = options.first {
+    if let (Some(first), true) = (options.first, options.delay.is_zero()) {
+        publisher.publish(verdict(first, &options.judged));
+    } else if let Some(first) = options.first {
         let (publisher, judged) = (Arc::clone(&publisher), options.judged.clone());
         tokio::spawn(async move {
             tokio::time::sleep(options.delay).await;

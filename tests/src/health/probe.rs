@@ -25,8 +25,10 @@ pub struct Tally {
     pub good: u64,
     /// Everything else, described.
     pub bad: Vec<String>,
-    /// The longest wait for a good answer.
+    /// The longest wait for an answer.
     pub slowest: Duration,
+    /// Answers that took longer than half a second: a SYN was sent twice.
+    pub slow: u64,
 }
 
 /// Clients that probe until they are stopped.
@@ -54,6 +56,7 @@ impl Probers {
                             Err(error) => tally.bad.push(error),
                         }
                         tally.slowest = tally.slowest.max(begin.elapsed());
+                        tally.slow += u64::from(begin.elapsed() > Duration::from_millis(500));
                         thread::sleep(interval.saturating_sub(begin.elapsed()));
                     }
                     tally
@@ -73,6 +76,7 @@ impl Probers {
                     sum.good += tally.good;
                     sum.bad.extend(tally.bad);
                     sum.slowest = sum.slowest.max(tally.slowest);
+                    sum.slow += tally.slow;
                 }
                 Err(_) => sum.bad.push("a client panicked".to_owned()),
             }

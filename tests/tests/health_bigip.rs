@@ -1,0 +1,108 @@
+//! A BIG-IP monitor against the real health port: what the configuration of docs/load-balancers.md marks, and what wrong
+//! configurations do.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gwready::health::{HealthSettings, Serving, Unready, bind};
+use gwready::publish::Publisher;
+use gwready_core::verdict::State;
+use gwready_tests::bigip::{Availability, Finding, Member, Monitor, Prober, probe};
+use gwready_tests::health::verdict::{answers, verdict};
+
+struct Port {
+    serving: Serving,
+    publisher: Arc<Publisher>,
+}
+
+impl Port {
+    fn open(unready: Unready) -> Self {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let bound = bind(HealthSettings { listen, unready, ..HealthSettings::default() }).expect("bind");
+        let publisher = Arc::new(Publisher::new(answers()));
+        Self { serving: bound.serve(Arc::clone(&publisher)).expect("serve"), publisher }
+    }
+
+    /// What both probers find in each state, in the order of [`State::ALL`]; they must agree.
+    fn findings(&self, monitor: &Monitor) -> [Finding; 3] {
+        State::ALL.map(|state| {
+            self.publisher.publish(verdict(state, &[]));
+            let address = self.serving.address().expect("address");
+            let [bigd, tmm] = Prober::ALL.map(|prober| probe(monitor, prober, address, Duration::from_secs(2)).expect("probe"));
+            assert_eq!(bigd, tmm, "{state} with {monitor:?}");
+            bigd
+        })
+    }
+}
+
+fn monitor(send: &str, recv: &str, recv_disable: &str) -> Monitor {
+    Monitor { send: send.to_owned(), recv: recv.to_owned(), recv_disable: recv_disable.to_owned(), ..Monitor::default() }
+}
+
+#[test]
+fn the_shipped_configuration_marks_up_disabled_down() {
+    let port = Port::open(Unready::Status);
+    let right = [Finding::Good, Finding::Disabled, Finding::Bad];
+    assert_eq!(port.findings(&Monitor::recommended()), right);
+    for send in
+        [r"GET /\r\n", r"GET /healthz HTTP/1.0\r\n\r\n", r"GET /healthz HTTP/1.1\r\nHost: gw\r\n", r"HEAD / HTTP/1.0\r\n\r\n", r"GET /"]
+    {
+        assert_eq!(port.findings(&monitor(send, "state=up", "state=drain")), right, "{send}");
+    }
+}
+
+#[test]
+fn the_stock_monitor_needs_close_mode() {
+    let stock = Monitor::default();
+    assert_eq!(Port::open(Unready::Status).findings(&stock), [Finding::Good; 3], "any byte is up: a node that is down gets clients");
+    assert_eq!(Port::open(Unready::Close).findings(&stock), [Finding::Good, Finding::Bad, Finding::Bad]);
+}
+
+#[test]
+fn wrong_configurations_and_what_they_do() {
+    let port = Port::open(Unready::Status);
+    let request = r"GET /healthz HTTP/1.1\r\nHost: gw\r\n\r\n";
+    assert_eq!(port.findings(&monitor(request, "HTTP/1.", "")), [Finding::Good; 3], "AS3's default receive string matches every answer");
+    assert_eq!(
+        port.findings(&monitor(request, "200 OK", "5[0-9][0-9]")),
+        [Finding::Good, Finding::Disabled, Finding::Disabled],
+        "down is only drained: clients stay on a node that can't serve them"
+    );
+    assert_eq!(port.findings(&monitor(request, "state=up", "")), [Finding::Good, Finding::Bad, Finding::Bad], "drain cuts like down");
+    assert_eq!(
+        port.findings(&monitor("GET /healthz HTTP/1.1/r/nHost: gw/r/n/r/n", "state=up", "state=drain")),
+        [Finding::Bad; 3],
+        "escapes written with a slash: never up, so it is noticed"
+    );
+}
+
+#[test]
+fn from_fault_to_down_and_back_by_the_arithmetic_of_the_device() {
+    let port = Port::open(Unready::Status);
+    let monitor = Monitor::recommended();
+    let [good, disabled, bad] = port.findings(&monitor);
+    let seconds = Duration::from_secs;
+    let mut member = Member::new(&monitor, seconds(0));
+    let mut seen = Vec::new();
+    for second in 0..80 {
+        // Up, a fault at 11 s, mended at 41 s, drained from 61 s on.
+        let finding = match second {
+            0..11 | 41..61 => good,
+            11..41 => bad,
+            _ => disabled,
+        };
+        if member.next_probe() <= seconds(second) {
+            member.found(finding, seconds(second));
+        }
+        member.pass(seconds(second));
+        if seen.last().is_none_or(|(_, last)| *last != member.availability()) {
+            seen.push((second, member.availability()));
+        }
+    }
+    assert_eq!(
+        seen,
+        [(0, Availability::Up), (26, Availability::Down), (45, Availability::Up), (65, Availability::Disabled)],
+        "15 s to eviction at stock timing; up and drain at the next probe"
+    );
+}
