@@ -21,6 +21,7 @@ mod ns;
 pub mod paths;
 pub mod process;
 pub mod space;
+pub mod steer;
 pub mod sweep;
 pub mod thief;
 pub mod unix_http;
