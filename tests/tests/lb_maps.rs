@@ -235,7 +235,7 @@ fn another_layout_is_refused_not_misread() -> Result<()> {
 #[test]
 fn a_map_that_may_not_be_opened_is_unreadable() -> Result<()> {
     with_maps(|_, maps, mut reader| {
-        fs::set_permissions(maps.globals().join("cilium_lb4_services_v2"), fs::Permissions::from_mode(0))?;
+        fs::set_permissions(maps.globals().join("cilium_lb4_services_v2"), fs::Permissions::from_mode(0o000))?;
         let none = rustix::thread::CapabilitySets {
             effective: rustix::thread::CapabilitySet::empty(),
             permitted: rustix::thread::CapabilitySet::empty(),
