@@ -5,4 +5,5 @@ pub mod cilium;
 pub mod envoy;
 pub mod netlink;
 pub mod owners;
+pub mod queue_sampler;
 pub mod sockets;
