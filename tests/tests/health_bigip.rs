@@ -1,39 +1,28 @@
 //! A BIG-IP monitor against the real health port: what the configuration of docs/load-balancers.md marks, and what wrong
 //! configurations do.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use gwready::health::{HealthSettings, Serving, Unready, bind};
-use gwready::publish::Publisher;
+use anyhow::{Result, ensure};
+use gwready::health::Unready;
 use gwready_core::verdict::State;
 use gwready_tests::bigip::{Availability, Finding, Member, Monitor, Prober, probe};
-use gwready_tests::health::verdict::{answers, verdict};
+use gwready_tests::health::port::Port;
 
-struct Port {
-    serving: Serving,
-    publisher: Arc<Publisher>,
-}
+const JUDGED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11));
 
-impl Port {
-    fn open(unready: Unready) -> Self {
-        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let bound = bind(HealthSettings { listen, unready, ..HealthSettings::default() }).expect("bind");
-        let publisher = Arc::new(Publisher::new(answers()));
-        Self { serving: bound.serve(Arc::clone(&publisher)).expect("serve"), publisher }
+/// What both probers find in each state, in the order of [`State::ALL`]; they must agree.
+fn findings(port: &Port, monitor: &Monitor) -> Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    for state in State::ALL {
+        port.set(state);
+        let find = |prober| probe(monitor, prober, port.address()?, Duration::from_secs(2));
+        let (bigd, tmm) = (find(Prober::Bigd)?, find(Prober::InTmm)?);
+        ensure!(bigd == tmm, "{state}: {bigd:?} by bigd, {tmm:?} in TMM, with {monitor:?}");
+        found.push(bigd);
     }
-
-    /// What both probers find in each state, in the order of [`State::ALL`]; they must agree.
-    fn findings(&self, monitor: &Monitor) -> [Finding; 3] {
-        State::ALL.map(|state| {
-            self.publisher.publish(verdict(state, &[]));
-            let address = self.serving.address().expect("address");
-            let [bigd, tmm] = Prober::ALL.map(|prober| probe(monitor, prober, address, Duration::from_secs(2)).expect("probe"));
-            assert_eq!(bigd, tmm, "{state} with {monitor:?}");
-            bigd
-        })
-    }
+    Ok(found)
 }
 
 fn monitor(send: &str, recv: &str, recv_disable: &str) -> Monitor {
@@ -41,47 +30,55 @@ fn monitor(send: &str, recv: &str, recv_disable: &str) -> Monitor {
 }
 
 #[test]
-fn the_shipped_configuration_marks_up_disabled_down() {
-    let port = Port::open(Unready::Status);
+fn the_shipped_configuration_marks_up_disabled_down() -> Result<()> {
+    let port = Port::open(Unready::Status, JUDGED)?;
     let right = [Finding::Good, Finding::Disabled, Finding::Bad];
-    assert_eq!(port.findings(&Monitor::recommended()), right);
+    assert_eq!(findings(&port, &Monitor::recommended())?, right);
     for send in
         [r"GET /\r\n", r"GET /healthz HTTP/1.0\r\n\r\n", r"GET /healthz HTTP/1.1\r\nHost: gw\r\n", r"HEAD / HTTP/1.0\r\n\r\n", r"GET /"]
     {
-        assert_eq!(port.findings(&monitor(send, "state=up", "state=drain")), right, "{send}");
+        assert_eq!(findings(&port, &monitor(send, "state=up", "state=drain"))?, right, "{send}");
     }
+    Ok(())
 }
 
 #[test]
-fn the_stock_monitor_needs_close_mode() {
+fn the_stock_monitor_needs_close_mode() -> Result<()> {
     let stock = Monitor::default();
-    assert_eq!(Port::open(Unready::Status).findings(&stock), [Finding::Good; 3], "any byte is up: a node that is down gets clients");
-    assert_eq!(Port::open(Unready::Close).findings(&stock), [Finding::Good, Finding::Bad, Finding::Bad]);
+    assert_eq!(
+        findings(&Port::open(Unready::Status, JUDGED)?, &stock)?,
+        [Finding::Good; 3],
+        "any byte is up: a node that is down gets clients"
+    );
+    assert_eq!(findings(&Port::open(Unready::Close, JUDGED)?, &stock)?, [Finding::Good, Finding::Bad, Finding::Bad]);
+    Ok(())
 }
 
 #[test]
-fn wrong_configurations_and_what_they_do() {
-    let port = Port::open(Unready::Status);
+fn wrong_configurations_and_what_they_do() -> Result<()> {
+    let port = Port::open(Unready::Status, JUDGED)?;
     let request = r"GET /healthz HTTP/1.1\r\nHost: gw\r\n\r\n";
-    assert_eq!(port.findings(&monitor(request, "HTTP/1.", "")), [Finding::Good; 3], "AS3's default receive string matches every answer");
+    assert_eq!(findings(&port, &monitor(request, "HTTP/1.", ""))?, [Finding::Good; 3], "AS3's default receive string matches every answer");
     assert_eq!(
-        port.findings(&monitor(request, "200 OK", "5[0-9][0-9]")),
+        findings(&port, &monitor(request, "200 OK", "5[0-9][0-9]"))?,
         [Finding::Good, Finding::Disabled, Finding::Disabled],
         "down is only drained: clients stay on a node that can't serve them"
     );
-    assert_eq!(port.findings(&monitor(request, "state=up", "")), [Finding::Good, Finding::Bad, Finding::Bad], "drain cuts like down");
+    assert_eq!(findings(&port, &monitor(request, "state=up", ""))?, [Finding::Good, Finding::Bad, Finding::Bad], "drain cuts like down");
     assert_eq!(
-        port.findings(&monitor("GET /healthz HTTP/1.1/r/nHost: gw/r/n/r/n", "state=up", "state=drain")),
+        findings(&port, &monitor("GET /healthz HTTP/1.1/r/nHost: gw/r/n/r/n", "state=up", "state=drain"))?,
         [Finding::Bad; 3],
         "escapes written with a slash: never up, so it is noticed"
     );
+    Ok(())
 }
 
 #[test]
-fn from_fault_to_down_and_back_by_the_arithmetic_of_the_device() {
-    let port = Port::open(Unready::Status);
+fn from_fault_to_down_and_back_by_the_arithmetic_of_the_device() -> Result<()> {
+    let port = Port::open(Unready::Status, JUDGED)?;
     let monitor = Monitor::recommended();
-    let [good, disabled, bad] = port.findings(&monitor);
+    let found = findings(&port, &monitor)?;
+    let (good, disabled, bad) = (found[0], found[1], found[2]);
     let seconds = Duration::from_secs;
     let mut member = Member::new(&monitor, seconds(0));
     let mut seen = Vec::new();
@@ -105,4 +102,5 @@ fn from_fault_to_down_and_back_by_the_arithmetic_of_the_device() {
         [(0, Availability::Up), (26, Availability::Down), (45, Availability::Up), (65, Availability::Disabled)],
         "15 s to eviction at stock timing; up and drain at the next probe"
     );
+    Ok(())
 }

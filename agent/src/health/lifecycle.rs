@@ -1,6 +1,5 @@
 //! The life of the health port: bind, serve, retire.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -162,13 +161,11 @@ impl Serving {
     }
 
     /// Resolves only if the serving thread ends though nobody asked it to: the process must end, with this message.
-    pub fn failed(&mut self) -> impl Future<Output = String> + use<'_> {
-        async {
-            match (&mut self.end).await {
-                Ok(Err(error)) => format!("the health port's thread ended: {error}"),
-                Ok(Ok(())) => "the health port's thread ended".to_owned(),
-                Err(_) => "the health port's thread panicked".to_owned(),
-            }
+    pub async fn failed(&mut self) -> String {
+        match (&mut self.end).await {
+            Ok(Err(error)) => format!("the health port's thread ended: {error}"),
+            Ok(Ok(())) => "the health port's thread ended".to_owned(),
+            Err(_) => "the health port's thread panicked".to_owned(),
         }
     }
 

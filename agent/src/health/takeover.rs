@@ -6,7 +6,7 @@
 //! who answers: cheap, and it needs no privilege and no word from the other process, which may be stopped.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -146,11 +146,10 @@ fn ask(socket: std::os::fd::OwnedFd, target: SocketAddr) -> std::io::Result<bool
 
 /// An address of this machine at which a client reaches a socket bound to `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    let ip = match address.ip().to_canonical() {
         // Dual stack: IPv4 always works, IPv6 may be switched off.
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::from(Ipv4Addr::LOCALHOST.to_ipv6_mapped())),
+        ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         ip => ip,
     };
-    SocketAddr::new(ip.to_canonical(), address.port())
+    SocketAddr::new(ip, address.port())
 }

@@ -6,6 +6,7 @@
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,19 +25,19 @@ struct Options {
     judged: Vec<IpAddr>,
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let options = parse_options()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(run(options))
 }
 
-async fn run(options: Options) -> Result<()> {
+async fn run(options: Options) -> Result<ExitCode> {
     let mut term = signal(SignalKind::terminate())?;
     let bound = match bind(options.settings) {
         Err(error @ BindError::InUse { .. }) => {
             eprintln!("{error}");
-            std::process::exit(69);
+            return Ok(ExitCode::from(69));
         }
         bound => bound?,
     };
@@ -60,7 +61,7 @@ async fn run(options: Options) -> Result<()> {
         _ = term.recv() => serving.retire().await,
         message = serving.failed() => bail!(message),
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A thread of its own: standard input has no asynchronous form worth having.

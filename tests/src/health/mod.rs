@@ -2,6 +2,7 @@
 //! and the stand, a process of its own for tests of takeover, limits and real load balancers.
 
 pub mod exchange;
+pub mod port;
 pub mod probe;
 pub mod stand;
 pub mod verdict;
