@@ -1,22 +1,24 @@
 //! Where the observer and the serving threads meet: the published verdict, the last snapshot, the operator's drain, the
-//! history. Short locks, no IO: the observer must never wait for a client or a disk.
+//! history. Short locks, no IO under them: the observer must never wait for a client or a disk.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use gwready_core::facts::{DrainRequest, Snapshot};
 use gwready_core::memory::Memory;
+use gwready_core::render::flapping::Flapping;
+use gwready_core::render::transition::{Context, Transition, transition};
 use gwready_core::time::{Mono, Now};
 use gwready_core::verdict::Verdict;
-use tokio::sync::Notify;
 
-use super::kernel_events::Attached;
 use super::schedule::Trigger;
 use super::wake::Waker;
 use crate::clock;
+use crate::logging;
+use crate::metrics::{Metrics, Published};
 use crate::publish::Publisher;
+use crate::state::Saved;
 
 /// What one pass hands over.
 #[derive(Debug)]
@@ -31,17 +33,155 @@ pub struct PassReport<'a> {
     pub verdict: Verdict,
     /// What was judged.
     pub snapshot: &'a Snapshot,
-    /// What was remembered.
-    pub memory: &'a Memory,
+    /// What was remembered before.
+    pub memory: Memory,
+    /// What is remembered from now on.
+    pub memory_after: &'a Memory,
 }
 
-/// The whole state of one judgement, for `status`, `snapshot` and the metrics.
+/// Everything the last judgement depended on, for `snapshot`, `/status` and the metrics.
 #[derive(Debug, Clone)]
 pub struct Latest {
     /// What was judged.
-    pub snapshot: Snapshot,
-    /// What was remembered after it.
+    pub snapshot: Arc<Snapshot>,
+    /// What was remembered before.
     pub memory: Memory,
     /// When.
     pub now: Now,
+}
+
+/// The meeting place.
+#[derive(Debug)]
+pub struct Board {
+    /// The verdict that the health port answers with.
+    pub publisher: Arc<Publisher>,
+    /// What the passes cost and found, counted.
+    pub metrics: Arc<Metrics>,
+    latest: ArcSwapOption<Latest>,
+    story: Mutex<Story>,
+    serving: AtomicBool,
+    waker: Waker,
+}
+
+/// What is kept of the past.
+#[derive(Debug, Default)]
+struct Story {
+    saved: Saved,
+    flapping: Flapping,
+    /// The content differs from what was last given out for saving.
+    dirty: bool,
+}
+
+impl Board {
+    /// A board with what an earlier run saved.
+    #[must_use]
+    pub fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>, saved: Saved, waker: Waker) -> Self {
+        Self {
+            publisher,
+            metrics,
+            latest: ArcSwapOption::empty(),
+            story: Mutex::new(Story { saved, ..Story::default() }),
+            serving: AtomicBool::new(false),
+            waker,
+        }
+    }
+
+    /// Publishes a verdict first, then keeps what others want to know about it.
+    pub fn publish(&self, report: PassReport<'_>) {
+        let prev = self.publisher.current();
+        let next = Arc::new(report.verdict);
+        self.publisher.publish(Arc::clone(&next));
+        let published = clock::mono();
+        let detected_in = report.event_at.map(|at| published.since(at));
+        if let Some(took) = detected_in {
+            self.metrics.observe_event_to_verdict(took);
+        }
+        for trigger in report.triggers {
+            self.metrics.count_pass(trigger.as_str(), published.since(report.began));
+        }
+        let context = Context { detected_in, drain: report.snapshot.drain.as_ref() };
+        self.tell(prev.as_deref(), &next, context, report.memory_after);
+        let snapshot = Arc::new(report.snapshot.clone());
+        self.metrics.publish(Published { verdict: Arc::clone(&next), snapshot: Arc::clone(&snapshot) });
+        self.latest.store(Some(Arc::new(Latest { snapshot, memory: report.memory, now: next.judged_at })));
+    }
+
+    fn tell(&self, prev: Option<&Verdict>, next: &Verdict, context: Context<'_>, memory: &Memory) {
+        let changed = transition(prev, next, context);
+        let mut lines = Vec::new();
+        {
+            let mut story = self.story();
+            if let Some(changed) = changed {
+                if let Some(from) = changed.from {
+                    self.metrics.count_transition(from, changed.to, changed.reason);
+                }
+                lines.extend(story.flapping.offer(next.judged_at.mono, changed.line.clone()));
+                story.saved.push(changed);
+                story.dirty = true;
+            }
+            lines.extend(story.flapping.due(next.judged_at.mono));
+            let seen = (memory.ports_seen.keys().copied().collect(), memory.families_seen.clone());
+            if (&story.saved.ports_seen, &story.saved.families_seen) != (&seen.0, &seen.1) {
+                (story.saved.ports_seen, story.saved.families_seen) = seen;
+                story.dirty = true;
+            }
+            story.saved.note(next);
+        }
+        lines.iter().for_each(logging::write);
+        if let Some(prev) = prev
+            && prev.ports != next.ports
+        {
+            tracing::info!("expected ports are now {:?} (before: {:?})", next.ports, prev.ports);
+        }
+    }
+
+    /// The last judgement's input.
+    #[must_use]
+    pub fn latest(&self) -> Option<Arc<Latest>> {
+        self.latest.load_full()
+    }
+
+    /// The last transitions, newest last.
+    #[must_use]
+    pub fn history(&self) -> Vec<Transition> {
+        self.story().saved.transitions.clone()
+    }
+
+    /// The drain in force.
+    #[must_use]
+    pub fn drain(&self) -> Option<DrainRequest> {
+        self.story().saved.drain_in_force(clock::now().unix_ms).cloned()
+    }
+
+    /// Sets or ends the drain and asks for a pass.
+    pub fn set_drain(&self, drain: Option<DrainRequest>) {
+        let mut story = self.story();
+        story.saved.drain = drain;
+        story.dirty = true;
+        drop(story);
+        self.waker.wake(Trigger::Drain);
+    }
+
+    /// What should be written to `state_dir`: always when `anyway`, else only if it changed since the last call.
+    #[must_use]
+    pub fn to_save(&self, anyway: bool) -> Option<Saved> {
+        let mut story = self.story();
+        (std::mem::take(&mut story.dirty) || anyway).then(|| story.saved.clone())
+    }
+
+    /// The health port answers: the observer may now load its eBPF programs.
+    pub fn set_serving(&self) {
+        self.serving.store(true, Ordering::Release);
+        self.waker.wake(Trigger::Probe);
+    }
+
+    /// Whether the health port answers.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::Acquire)
+    }
+
+    fn story(&self) -> MutexGuard<'_, Story> {
+        self.story.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -1,6 +1,6 @@
 //! The eBPF side of the observer: load, watch, drain, retry. Whatever fails here, polling goes on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use gwready_core::time::Mono;
 
 use crate::events::load::{Events, Options, PROGRAMS, load};
 use crate::events::KernelEvent;
+use crate::metrics::Metrics;
 
 /// SIGTERM; the numbers are the same on every architecture we build for (asm-generic/signal.h).
 const SIGTERM: i32 = 15;
@@ -22,15 +23,6 @@ pub struct Arrived {
     pub first_at: Option<Mono>,
     /// Records were lost: everything has to be read anew.
     pub overflow: bool,
-}
-
-/// State of one program, for metrics and the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attached {
-    /// Program name.
-    pub program: &'static str,
-    /// Attached and proven.
-    pub attached: bool,
 }
 
 /// Loads and owns the programs.
@@ -86,7 +78,7 @@ impl KernelEvents {
 
     /// Tries again what failed, once a minute.
     pub fn retry(&mut self, now: Mono) {
-        if self.wanted && now >= self.next_try && self.attached().iter().any(|program| !program.attached) {
+        if self.wanted && now >= self.next_try && self.attached().iter().any(|(_, attached)| !attached) {
             self.start(now);
         }
     }
@@ -98,11 +90,20 @@ impl KernelEvents {
         }
     }
 
-    /// The programs and whether they are attached, always all of them.
-    #[must_use]
-    pub fn attached(&self) -> Vec<Attached> {
+    /// Every program with whether it is attached and proven.
+    fn attached(&self) -> Vec<(&'static str, bool)> {
         let is = |name: &str| self.loaded.as_ref().is_some_and(|e| e.programs().iter().any(|p| p.name == name && p.attached.is_ok()));
-        PROGRAMS.iter().map(|name| Attached { program: name, attached: is(name) }).collect()
+        PROGRAMS.iter().map(|name| (*name, is(name))).collect()
+    }
+
+    /// Brings the metrics up to date.
+    pub fn tell(&self, metrics: &Metrics) {
+        metrics.set_attached(self.attached());
+        let counts = |events: &Events| {
+            let counted = self.ports.iter().filter_map(|port| Some((*port, events.watch.established(*port)?)));
+            counted.collect::<BTreeMap<u16, u64>>()
+        };
+        metrics.set_connections(self.loaded.as_ref().map(counts).filter(|counted| !counted.is_empty()));
     }
 
     /// Watches these ports and processes from now on.
@@ -148,13 +149,6 @@ impl KernelEvents {
             log.flush();
         }
         arrived
-    }
-
-    /// Connections established per watched port, where they can be told apart by namespace.
-    #[must_use]
-    pub fn established(&self) -> Vec<(u16, u64)> {
-        let Some(events) = &self.loaded else { return Vec::new() };
-        self.ports.iter().filter_map(|port| Some((*port, events.watch.established(*port)?))).collect()
     }
 
     /// Readable while events wait.

@@ -108,14 +108,15 @@ impl Observer {
             let plan = self.sources.read(scope, plan, &self.policy, &self.memory, &mut self.snapshot);
             self.snapshot.drain = self.board.drain();
             let Judgement { verdict, memory } = judge(&self.policy, &self.snapshot, &self.memory, clock::now());
-            self.memory = memory;
+            let before = std::mem::replace(&mut self.memory, memory);
             self.board.publish(PassReport {
                 triggers,
                 began: begin,
                 event_at: since,
                 verdict,
                 snapshot: &self.snapshot,
-                memory: &self.memory,
+                memory: before,
+                memory_after: &self.memory,
             });
             if self.memory.plan == plan {
                 break;
@@ -125,13 +126,16 @@ impl Observer {
         self.after_pass();
     }
 
-    /// What follows from a pass for the others: kernel events to ask for, endpoints to probe.
+    /// What follows from a pass for the others: kernel events to ask for, endpoints to probe, what a tick may do on the side.
     fn after_pass(&mut self) {
         let pids = self.sources.watched_pids(&self.snapshot);
         self.events.watch(&self.memory.plan.ports, pids);
-        self.events.retry(clock::mono());
-        self.board.set_kernel_events(self.events.attached(), self.events.established());
-        self.sources.plan_probes(&self.memory.plan, &self.snapshot);
+        self.sources.plan_probes(&self.memory.plan);
+        if self.events_started {
+            self.events.retry(clock::mono());
+            self.events.tell(&self.board.metrics);
+        }
+        self.sources.walk_on();
     }
 
     /// The programs are loaded once the health port answers: the load costs memory and time that a start must not wait for.

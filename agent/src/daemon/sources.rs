@@ -8,13 +8,22 @@ use gwready_core::facts::processes::Holders;
 use gwready_core::facts::sockets::Listener;
 use gwready_core::judge::select;
 use gwready_core::memory::Memory;
+use gwready_core::net::Endpoint;
 use gwready_core::plan::ReadPlan;
 use gwready_core::policy::Policy;
 
-use super::schedule::Scope;
+use super::schedule::{Scope, Trigger};
+use super::wake::Waker;
+use crate::config::Config;
 use crate::observe::addresses::{AddressReader, AddressWatch};
-use crate::observe::owners::OwnerReader;
+use crate::observe::cilium::{AgentReader, CiliumPaths, DropsReader, LbReader, TproxyReader, read_sk_lookup};
+use crate::observe::envoy::LatestAdmin;
+use crate::observe::owners::{OwnerReader, Settings as OwnerSettings};
 use crate::observe::sockets::SocketReader;
+use crate::probe::ProbeHandle;
+
+/// Rows of Cilium's maps that a pass may walk on the side, for L7 frontends: half a millisecond.
+const WALK_ROWS: usize = 4096;
 
 /// The readers.
 pub struct Sources {
@@ -22,22 +31,87 @@ pub struct Sources {
     address_watch: Option<AddressWatch>,
     sockets: SocketReader,
     owners: OwnerReader,
+    lb: LbReader,
+    tproxy: TproxyReader,
+    cilium_agent: AgentReader,
+    drops: DropsReader,
+    envoy: LatestAdmin,
+    probes: Option<ProbeHandle>,
 }
 
 impl Sources {
+    /// Readers for this configuration; nothing is read yet. Must be called on the thread that reads: it has the capabilities
+    /// and the network namespace. `probes` is none where nothing is probed in the background.
+    #[must_use]
+    pub fn new(config: &Config, envoy: LatestAdmin, probes: Option<ProbeHandle>, waker: &Waker) -> Self {
+        let paths = CiliumPaths { bpffs: config.cilium.bpffs.clone(), run_dir: config.cilium.run_dir.clone() };
+        let owners = OwnerSettings {
+            proc_root: config.host.proc.clone(),
+            cgroup_root: config.host.cgroup.clone(),
+            pod_logs: config.host.pod_logs.clone(),
+            envoy_exe: config.envoy.exe.clone(),
+            ..OwnerSettings::default()
+        };
+        let waker = waker.clone();
+        let address_watch = AddressWatch::open()
+            .inspect_err(|error| tracing::warn!("address changes are seen at the next resync only: {error}"))
+            .ok();
+        Self {
+            addresses: AddressReader::new(),
+            address_watch,
+            sockets: SocketReader::new(),
+            owners: OwnerReader::new(owners, std::sync::Arc::new(move || waker.wake(Trigger::Tick))),
+            lb: LbReader::new(paths.clone()),
+            tproxy: TproxyReader::new(),
+            cilium_agent: AgentReader::new(paths.clone()),
+            drops: DropsReader::new(paths),
+            envoy,
+            probes,
+        }
+    }
+
     /// Reads what `scope` asks for into `snapshot`, and whatever was never read. Returns the plan that the socket source
     /// was read with: addresses come first, because they decide what has to be looked up.
     pub fn read(&mut self, scope: Scope, mut plan: ReadPlan, policy: &Policy, memory: &Memory, snapshot: &mut Snapshot) -> ReadPlan {
+        snapshot.envoy = (*self.envoy.get()).clone();
+        if let Some(probes) = &self.probes {
+            snapshot.probes = (*probes.table()).clone();
+        }
         if scope.addresses || snapshot.addresses.window().is_none() {
             snapshot.addresses = self.addresses.read();
             plan = select::plan(policy, snapshot, memory);
         }
+        if scope.lb || snapshot.lb.v4.window().is_none() {
+            snapshot.lb = self.lb.read(&plan);
+            snapshot.cilium_agent = self.cilium_agent.read();
+        }
+        if scope.addresses || snapshot.tproxy.window().is_none() {
+            let frontends = snapshot.lb.l7.value().cloned().unwrap_or_default();
+            snapshot.tproxy = self.tproxy.read(&plan, &frontends);
+        }
         if scope.sockets || snapshot.sockets.window().is_none() {
             snapshot.sockets = self.sockets.read(&plan);
-            let listeners = listeners(snapshot);
-            snapshot.owners = self.owners.read(&listeners);
+            snapshot.steering = read_sk_lookup();
+            snapshot.owners = self.owners.read(&listeners(snapshot));
         }
         plan
+    }
+
+    /// As [`Sources::read`] of everything, with every row of the load-balancer maps: for snapshot files.
+    pub fn read_whole(&mut self, policy: &Policy, memory: &Memory, snapshot: &mut Snapshot) {
+        let plan = self.read(Trigger::Netlink.scope(), ReadPlan::default(), policy, memory, snapshot);
+        snapshot.lb = self.lb.read_whole(&plan);
+    }
+
+    /// Carries on with what is too long for a pass. Call it after publishing.
+    pub fn walk_on(&mut self) {
+        self.lb.walk(WALK_ROWS);
+    }
+
+    /// Packets dropped by Cilium's datapath since boot, by reason, where they can be read.
+    #[must_use]
+    pub fn datapath_drops(&mut self) -> std::collections::BTreeMap<String, u64> {
+        self.drops.read().value().map(|drops| drops.by_reason()).unwrap_or_default()
     }
 
     /// Readable when addresses, links, routes or rules changed.
@@ -63,11 +137,21 @@ impl Sources {
         let pids: BTreeSet<u32> = holders.chain(&owners.envoys).copied().collect();
         pids.iter().flat_map(|pid| self.owners.ancestors(*pid)).chain(pids.iter().copied()).collect()
     }
+
+    /// Tells the prober what to probe.
+    pub fn plan_probes(&self, plan: &ReadPlan) {
+        if let Some(probes) = &self.probes {
+            let endpoints: Vec<Endpoint> = plan.endpoints().map(|(endpoint, _)| endpoint).collect();
+            probes.set_endpoints(&endpoints);
+        }
+    }
 }
 
-/// Every socket of the table: LISTEN rows and whatever the lookups picked (an sk_lookup program may pick a socket of
-/// another port).
+/// Every socket of the table: LISTEN rows, whatever the lookups picked (an sk_lookup program may pick a socket of another
+/// port), and the listeners of the proxy ports.
 fn listeners(snapshot: &Snapshot) -> Vec<Listener> {
-    let Some(table) = snapshot.sockets.value() else { return Vec::new() };
-    table.listeners.iter().chain(table.lookups.iter().filter_map(|lookup| lookup.picked.as_ref())).cloned().collect()
+    let table = snapshot.sockets.value();
+    let rows = table.into_iter().flat_map(|t| t.listeners.iter().chain(t.lookups.iter().filter_map(|l| l.picked.as_ref())));
+    let proxies = snapshot.tproxy.value().into_iter().flat_map(|t| t.listeners());
+    rows.chain(proxies).cloned().collect()
 }
