@@ -6,11 +6,13 @@
 pub mod board;
 mod calls;
 mod engine;
+mod journal;
 mod kernel_events;
 mod lifecycle;
 mod observer;
 mod once;
 pub mod schedule;
+mod settings;
 mod sources;
 mod start_notice;
 pub mod wake;
