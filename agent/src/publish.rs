@@ -27,9 +27,10 @@ impl Publisher {
     }
 
     /// Replaces the verdict for every reader at once.
-    pub fn publish(&self, verdict: Verdict) {
+    pub fn publish(&self, verdict: impl Into<Arc<Verdict>>) {
+        let verdict = verdict.into();
         let stands = verdict.node.reason != Some(Reason::Starting);
-        self.current.store(Some(Arc::new(verdict)));
+        self.current.store(Some(verdict));
         if stands {
             self.standing.send_if_modified(|standing| !std::mem::replace(standing, true));
         }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use gwready_core::facts::DrainRequest;
+use gwready_core::facts::{DrainRequest, Snapshot};
+use gwready_core::judge::judge;
+use gwready_core::memory::Memory;
 use gwready_core::reason::Reason;
 use gwready_core::render::sources::NotVisible;
 use gwready_core::render::status::{Input, StatusDocument, status_document};
@@ -10,9 +12,11 @@ use gwready_core::replay::{SnapshotFile, VERSION};
 
 use super::board::Board;
 use super::journal::Journal;
+use crate::admin::Pages;
 use crate::clock;
 use crate::config::Config;
 use crate::control::{Handler, Peer, Readiness, Request, Response};
+use crate::metrics::Exposition;
 
 /// Answers for one daemon.
 #[derive(Debug)]
@@ -24,23 +28,29 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The status document; none before the first verdict.
+    /// The status document. Before the first verdict it is the judgement of nothing seen: down, Starting.
     #[must_use]
-    pub fn status(&self) -> Option<StatusDocument> {
-        let verdict = self.board.publisher.current()?;
-        let latest = self.board.latest()?;
+    pub fn status(&self) -> StatusDocument {
+        let (verdict, snapshot) = match (self.board.publisher.current(), self.board.latest()) {
+            (Some(verdict), Some(latest)) => (verdict, Arc::clone(&latest.snapshot)),
+            _ => {
+                let nothing = Snapshot::default();
+                let judgement = judge(&self.config.policy(), &nothing, &Memory::default(), clock::now());
+                (Arc::new(judgement.verdict), Arc::new(nothing))
+            }
+        };
         let history = self.board.history();
-        Some(status_document(Input {
+        status_document(Input {
             node: &self.config.node_name,
             agent: env!("CARGO_PKG_VERSION"),
             verdict: &verdict,
-            snapshot: &latest.snapshot,
+            snapshot: &snapshot,
             policy: &self.config.policy(),
             config: &self.config.to_json(),
             history: &history,
             not_visible: &self.not_visible,
             now: clock::now(),
-        }))
+        })
     }
 
     /// Everything the last judgement depended on; none before the first.
@@ -113,11 +123,29 @@ impl Calls {
     }
 }
 
+impl Pages for Calls {
+    fn metrics(&self, format: Exposition) -> String {
+        self.board.metrics.render(format)
+    }
+
+    fn live(&self) -> Readiness {
+        self.live()
+    }
+
+    fn ready(&self) -> Readiness {
+        self.ready()
+    }
+
+    fn status(&self) -> StatusDocument {
+        self.status()
+    }
+}
+
 impl Handler for Calls {
     async fn handle(&self, request: Request, peer: Peer) -> Response {
         let not_yet = || Response::Error("the first pass is not over".to_owned());
         match request {
-            Request::Status => self.status().map_or_else(not_yet, |document| Response::of(&document)),
+            Request::Status => Response::of(&self.status()),
             Request::Snapshot => self.snapshot().map_or_else(not_yet, |file| Response::of(&file)),
             Request::Live => Response::of(&self.live()),
             Request::Ready => Response::of(&self.ready()),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use gwready_core::facts::platform::Termination;
 use gwready_core::time::Mono;
 
-use crate::events::load::{Events, Options, PROGRAMS, load};
 use crate::events::KernelEvent;
+use crate::events::load::{Events, Options, PROGRAMS, load};
 use crate::metrics::Metrics;
 
 /// SIGTERM; the numbers are the same on every architecture we build for (asm-generic/signal.h).
@@ -40,15 +40,7 @@ impl KernelEvents {
     /// Nothing is loaded yet. `wanted` is the configuration's `ebpf`.
     #[must_use]
     pub const fn new(wanted: bool, debug: bool) -> Self {
-        Self {
-            wanted,
-            debug,
-            loaded: None,
-            next_try: Mono(u64::MAX),
-            last_reason: None,
-            pids: BTreeSet::new(),
-            ports: BTreeSet::new(),
-        }
+        Self { wanted, debug, loaded: None, next_try: Mono(u64::MAX), last_reason: None, pids: BTreeSet::new(), ports: BTreeSet::new() }
     }
 
     /// Loads the programs, if they are wanted. Call once the health port answers: loading takes some 50 ms and 30 MiB for a

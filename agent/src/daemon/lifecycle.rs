@@ -63,7 +63,8 @@ pub fn run(config: &Config) -> Result<(), Failure> {
         let end = spawn_observer(config.clone(), memory, Arc::clone(&board), waker.clone(), wake, parts)?;
         privileges::drop_all().map_err(failure("cannot drop capabilities"))?;
         let admin = AdminSettings::new(config.envoy.admin_socket.clone());
-        let envoy = EnvoyAdminReader::spawn(admin, wake_up(&waker)).map_err(failure("cannot start the reader of Envoy's admin interface"))?;
+        let envoy =
+            EnvoyAdminReader::spawn(admin, wake_up(&waker)).map_err(failure("cannot start the reader of Envoy's admin interface"))?;
         let (prober, handle) = Prober::new(probe_settings(config), envoy.latest(), wake_up(&waker));
         // The receiver is gone only if the observer has ended, which is noticed below.
         let _ = parts_for_observer.send((envoy.latest(), handle.clone()));
@@ -91,15 +92,25 @@ fn remembered(saved: &Saved) -> Memory {
 type Parts = std::sync::mpsc::Receiver<(crate::observe::envoy::LatestAdmin, ProbeHandle)>;
 
 /// Starts the only thread that keeps its capabilities. The receiver resolves when it ends, which it never should.
-fn spawn_observer(config: Config, memory: Memory, board: Arc<Board>, waker: wake::Waker, wake: Wake, parts: Parts) -> Result<oneshot::Receiver<String>, Failure> {
+fn spawn_observer(
+    config: Config,
+    memory: Memory,
+    board: Arc<Board>,
+    waker: wake::Waker,
+    wake: Wake,
+    parts: Parts,
+) -> Result<oneshot::Receiver<String>, Failure> {
     let (ended, end) = oneshot::channel();
     let body = move || {
         let Ok((envoy, probes)) = parts.recv() else { return };
         let sources = Sources::new(&config, envoy, Some(probes), &waker);
-        let events = KernelEvents::new(config.ebpf, config.log.level >= LogLevel::Debug);
+        let events = KernelEvents::new(config.ebpf, matches!(config.log.level, LogLevel::Debug | LogLevel::Trace));
         let timing = (config.timing.resync, config.timing.lb_poll);
         let observer = Observer::new(config.policy(), sources, events, timing, wake, memory, board);
-        let error = observer.run();
+        let error = match observer.run() {
+            Ok(()) => "without an error".to_owned(),
+            Err(error) => error.to_string(),
+        };
         // Nobody waits for it only if the process is ending anyway. A panic drops the sender, which tells as much.
         let _ = ended.send(format!("the observer ended: {error}"));
     };
@@ -169,9 +180,13 @@ fn background(config: &Config, calls: &Arc<Calls>, prober: Prober) -> Result<Vec
             sentence
         }));
     }
-    let admin = crate::admin::AdminSettings { listen: config.admin.listen, allow: config.admin.allow.clone() };
-    let for_admin = Arc::clone(calls);
-    tasks.push(Box::pin(async move { crate::admin::serve(admin, for_admin).await }));
+    let (listen, allow, pages) = (config.admin.listen, config.admin.allow.clone(), Arc::clone(calls));
+    tasks.push(Box::pin(async move {
+        match crate::admin::serve(listen, allow, pages).await {
+            Ok(()) => format!("the admin port {listen} ended"),
+            Err(error) => format!("cannot serve the admin port {listen}: {error}"),
+        }
+    }));
     let (journal, board) = (Arc::clone(&calls.journal), Arc::clone(&calls.board));
     tasks.push(Box::pin(async move {
         journal.run(board).await;
@@ -219,4 +234,3 @@ fn bind_failure(error: &BindError) -> Failure {
     let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     Failure { exit, sentence: format!("{error}{source}") }
 }
-

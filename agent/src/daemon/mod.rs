@@ -4,17 +4,17 @@
 //! capabilities; everything else drops them before it reads a byte.
 
 pub mod board;
-mod calls;
+pub mod calls;
 mod engine;
-mod journal;
-mod kernel_events;
-mod lifecycle;
-mod observer;
+pub mod journal;
+pub mod kernel_events;
+pub mod lifecycle;
+pub mod observer;
 mod once;
 pub mod schedule;
-mod settings;
-mod sources;
-mod start_notice;
+pub mod settings;
+pub mod sources;
+pub mod start_notice;
 pub mod wake;
 
 pub use engine::Daemon;

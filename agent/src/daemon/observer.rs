@@ -42,7 +42,15 @@ pub struct Observer {
 impl Observer {
     /// Nothing is read yet. `memory` is what an earlier run left in `state_dir`.
     #[must_use]
-    pub fn new(policy: Policy, sources: Sources, events: KernelEvents, timing: (Duration, Duration), wake: Wake, memory: Memory, board: Arc<Board>) -> Self {
+    pub fn new(
+        policy: Policy,
+        sources: Sources,
+        events: KernelEvents,
+        timing: (Duration, Duration),
+        wake: Wake,
+        memory: Memory,
+        board: Arc<Board>,
+    ) -> Self {
         let (resync, lb_poll) = timing;
         let schedule = Schedule::new(resync, lb_poll, clock::mono());
         Self { policy, sources, events, schedule, wake, snapshot: Snapshot::default(), memory, board, events_started: false }
@@ -122,6 +130,9 @@ impl Observer {
                 break;
             }
             scope = Trigger::Netlink.scope();
+        }
+        if triggers.contains(&Trigger::Tick) {
+            self.board.metrics.set_datapath_drops(self.sources.datapath_drops());
         }
         self.after_pass();
     }

@@ -27,7 +27,7 @@ const OWNERS_DEADLINE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When not even the means to wait could be made. Sources that can't be read stand in the observation as such.
-pub fn observe(config: &Config) -> Result<Observation, Failure> {
+pub(super) fn observe(config: &Config) -> Result<Observation, Failure> {
     let policy = config.policy();
     let failure = |what: &str, error: std::io::Error| Failure { exit: Exit::CannotTell, sentence: format!("{what}: {error}") };
     let (waker, wake) = wake::pair().map_err(|error| failure("cannot make an eventfd", error))?;
@@ -41,18 +41,17 @@ pub fn observe(config: &Config) -> Result<Observation, Failure> {
     let until = Instant::now() + OWNERS_DEADLINE;
     while sources.searching() && Instant::now() < until {
         wake.wait(until.saturating_duration_since(Instant::now())).map_err(|error| failure("cannot wait", error))?;
-        sources.read_owners(&mut snapshot);
+        let _ = wake.take();
+        sources.read_sockets(&policy, &memory, &mut snapshot);
     }
     let plan = select::plan(&policy, &snapshot, &memory);
     let endpoints: Vec<_> = plan.endpoints().map(|(endpoint, _)| endpoint).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failure("cannot start the probes", error))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| failure("cannot start the probes", error))?;
     let begin = clock::mono();
     let table = runtime.block_on(async { probe_all(&probe_settings(config), &endpoints, snapshot.envoy.value()).await });
     snapshot.probes = Reading::Observed { value: table, window: Window { begin, end: clock::mono() } };
-    sources.read_again(&policy, &memory, &mut snapshot);
+    sources.read_sockets(&policy, &memory, &mut snapshot);
     let file = SnapshotFile {
         version: VERSION,
         agent: env!("CARGO_PKG_VERSION").to_owned(),

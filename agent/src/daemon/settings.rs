@@ -1,5 +1,7 @@
 //! The configuration in the words of the parts that use it.
 
+use gwready_core::judge::ports::DEFAULT_PORTS;
+use gwready_core::policy::Choice;
 use gwready_core::render::health::{AnswerSettings, Scope as AnswerScope};
 
 use crate::config::{Config, Scope, Unready as ConfigUnready};
@@ -59,5 +61,9 @@ pub fn answer_settings(config: &Config) -> AnswerSettings {
             Scope::Node => AnswerScope::Node,
         },
         detail: config.health.detail,
+        starting_ports: match &config.ports {
+            Choice::Only(ports) => ports.clone(),
+            Choice::Auto => DEFAULT_PORTS.to_vec(),
+        },
     }
 }

@@ -1,6 +1,6 @@
 //! All readers of one observer, and which of them a pass asks. Reads only; what the facts mean is the judge's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use gwready_core::facts::Snapshot;
@@ -53,9 +53,8 @@ impl Sources {
             ..OwnerSettings::default()
         };
         let waker = waker.clone();
-        let address_watch = AddressWatch::open()
-            .inspect_err(|error| tracing::warn!("address changes are seen at the next resync only: {error}"))
-            .ok();
+        let address_watch =
+            AddressWatch::open().inspect_err(|error| tracing::warn!("address changes are seen at the next resync only: {error}")).ok();
         Self {
             addresses: AddressReader::new(),
             address_watch,
@@ -99,8 +98,24 @@ impl Sources {
 
     /// As [`Sources::read`] of everything, with every row of the load-balancer maps: for snapshot files.
     pub fn read_whole(&mut self, policy: &Policy, memory: &Memory, snapshot: &mut Snapshot) {
-        let plan = self.read(Trigger::Netlink.scope(), ReadPlan::default(), policy, memory, snapshot);
+        self.read(Trigger::Netlink.scope(), ReadPlan::default(), policy, memory, snapshot);
+        // What the first read found (families, ports) may plan more than it knew to ask for.
+        let plan = select::plan(policy, snapshot, memory);
+        self.read(Trigger::Tick.scope(), plan.clone(), policy, memory, snapshot);
         snapshot.lb = self.lb.read_whole(&plan);
+    }
+
+    /// Sockets and owners once more, after something was learnt about the owners.
+    pub fn read_sockets(&mut self, policy: &Policy, memory: &Memory, snapshot: &mut Snapshot) {
+        let plan = select::plan(policy, snapshot, memory);
+        snapshot.sockets = self.sockets.read(&plan);
+        snapshot.owners = self.owners.read(&listeners(snapshot));
+    }
+
+    /// A search for owners is under way; a wake-up follows.
+    #[must_use]
+    pub fn searching(&self) -> bool {
+        self.owners.searching()
     }
 
     /// Carries on with what is too long for a pass. Call it after publishing.
@@ -110,8 +125,8 @@ impl Sources {
 
     /// Packets dropped by Cilium's datapath since boot, by reason, where they can be read.
     #[must_use]
-    pub fn datapath_drops(&mut self) -> std::collections::BTreeMap<String, u64> {
-        self.drops.read().value().map(|drops| drops.by_reason()).unwrap_or_default()
+    pub fn datapath_drops(&mut self) -> BTreeMap<String, u64> {
+        self.drops.read().value().map(|drops| drops.packets.clone()).unwrap_or_default()
     }
 
     /// Readable when addresses, links, routes or rules changed.
@@ -152,6 +167,6 @@ impl Sources {
 fn listeners(snapshot: &Snapshot) -> Vec<Listener> {
     let table = snapshot.sockets.value();
     let rows = table.into_iter().flat_map(|t| t.listeners.iter().chain(t.lookups.iter().filter_map(|l| l.picked.as_ref())));
-    let proxies = snapshot.tproxy.value().into_iter().flat_map(|t| t.listeners());
+    let proxies = snapshot.tproxy.value().into_iter().flat_map(|t| t.proxies.iter().filter_map(|proxy| proxy.picked.as_ref()));
     rows.chain(proxies).cloned().collect()
 }

@@ -29,7 +29,11 @@ pub fn not_visible() -> Vec<NotVisible> {
         .collect();
     if fs::metadata("/sys/kernel/btf/vmlinux").is_err() {
         let why = "the kernel has no type information (/sys/kernel/btf/vmlinux)".to_owned();
-        hidden.push(NotVisible { what: "kernel events of sockets".to_owned(), why, grant: "a kernel with CONFIG_DEBUG_INFO_BTF".to_owned() });
+        hidden.push(NotVisible {
+            what: "kernel events of sockets".to_owned(),
+            why,
+            grant: "a kernel with CONFIG_DEBUG_INFO_BTF".to_owned(),
+        });
     }
     hidden
 }
@@ -46,7 +50,10 @@ pub fn write(config: &Config, hidden: &[NotVisible]) {
     logging::write(&line);
     tracing::info!("effective configuration: {}", config.to_json());
     for missing in hidden {
-        let line = Line::new(Level::Warn, "cannot be observed").field("what", &missing.what).field("why", &missing.why).field("grant", &missing.grant);
+        let line = Line::new(Level::Warn, "cannot be observed")
+            .field("what", &missing.what)
+            .field("why", &missing.why)
+            .field("grant", &missing.grant);
         logging::write(&line);
     }
 }

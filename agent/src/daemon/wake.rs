@@ -4,8 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 
 use super::schedule::Trigger;
 
@@ -56,6 +58,20 @@ impl Wake {
         let _ = rustix::io::read(&self.shared.fd, &mut counter);
         let bits = self.shared.pending.swap(0, Ordering::AcqRel);
         Trigger::ALL.into_iter().filter(|trigger| bits & trigger.bit() != 0).collect()
+    }
+}
+
+impl Wake {
+    /// Waits until somebody wakes, at most `patience`.
+    ///
+    /// # Errors
+    /// As poll(2)'s, interruptions aside.
+    pub fn wait(&self, patience: Duration) -> io::Result<()> {
+        let timeout = Timespec { tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX), tv_nsec: patience.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.shared.fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -61,6 +61,12 @@ impl HealthStats {
         self.open.store(u64::try_from(open).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// Requests by protocol and state label, for the metrics.
+    #[must_use]
+    pub fn label_counts(&self) -> Vec<(&'static str, &'static str, u64)> {
+        self.snapshot().requests.into_iter().map(|(protocol, state, count)| (protocol.as_str(), state, count)).collect()
+    }
+
     /// All counters now.
     #[must_use]
     pub fn snapshot(&self) -> StatsSnapshot {

@@ -11,5 +11,5 @@ mod session;
 
 pub use client::read_path;
 pub use error::AdminReadError;
-pub use reader::{AdminSettings, EnvoyAdminReader, LatestAdmin};
+pub use reader::{AdminSettings, EnvoyAdminReader, LatestAdmin, read_admin};
 pub use session::AdminSession;

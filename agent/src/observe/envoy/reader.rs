@@ -75,7 +75,7 @@ impl EnvoyAdminReader {
         let run = move || {
             let mut session = AdminSession::new(settings.socket.clone());
             loop {
-                let reading = read(&mut session, settings.deadline);
+                let reading = read_admin(&mut session, settings.deadline);
                 let news = says_else(&shared.get(), &reading);
                 shared.set(reading);
                 if news {
@@ -123,7 +123,8 @@ impl Drop for EnvoyAdminReader {
     }
 }
 
-fn read(session: &mut AdminSession, deadline: Duration) -> Reading<EnvoyAdmin> {
+/// One reading, at once and on the calling thread, within `deadline`.
+pub fn read_admin(session: &mut AdminSession, deadline: Duration) -> Reading<EnvoyAdmin> {
     let begin = clock::mono();
     let result = session.read(Instant::now() + deadline);
     let window = Window { begin, end: clock::mono() };
