@@ -120,12 +120,9 @@ impl Board {
                 story.dirty = true;
             }
             lines.extend(story.flapping.due(next.judged_at.mono));
-            let seen = (memory.ports_seen.keys().copied().collect(), memory.families_seen.clone());
-            if (&story.saved.ports_seen, &story.saved.families_seen) != (&seen.0, &seen.1) {
-                (story.saved.ports_seen, story.saved.families_seen) = seen;
-                story.dirty = true;
-            }
-            story.saved.note(next);
+            let learnt = !story.saved.ports_seen.keys().eq(memory.ports_seen.keys()) || story.saved.families_seen != memory.families_seen;
+            story.dirty |= learnt;
+            story.saved.note(next, memory);
         }
         lines.iter().for_each(logging::write);
         if let Some(prev) = prev

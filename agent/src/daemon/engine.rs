@@ -1,10 +1,5 @@
 //! The daemon's part of the command line.
 
-use gwready_core::judge::judge;
-use gwready_core::memory::Memory;
-use gwready_core::replay::SnapshotFile;
-use gwready_core::verdict::Verdict;
-
 use crate::cli::{Engine, Failure, Observation};
 use crate::config::Config;
 
@@ -21,10 +16,5 @@ impl Engine for Daemon {
 
     fn observe(&self, config: &Config) -> Result<Observation, Failure> {
         once::observe(config)
-    }
-
-    fn judge(&self, file: &SnapshotFile) -> Result<(Verdict, Memory), Failure> {
-        let judgement = judge(&file.policy, &file.snapshot, &file.memory, file.now);
-        Ok((judgement.verdict, judgement.memory))
     }
 }

@@ -17,7 +17,7 @@ use super::journal::Journal;
 use super::kernel_events::KernelEvents;
 use super::observer::Observer;
 use super::settings::{answer_settings, health_settings, probe_settings};
-use super::sources::Sources;
+use super::sources::{Background, Sources};
 use super::wake::{self, Wake};
 use super::{schedule::Trigger, start_notice};
 use crate::cli::{Exit, Failure};
@@ -26,14 +26,11 @@ use crate::config::{Config, LogLevel};
 use crate::control;
 use crate::health::{self, BindError};
 use crate::metrics::Metrics;
-use crate::observe::envoy::{AdminSettings, EnvoyAdminReader};
-use crate::probe::{ProbeHandle, Prober};
+use crate::observe::envoy::{AdminSettings, EnvoyAdminReader, LatestAdmin};
+use crate::observe::queue_sampler::QueueSampler;
+use crate::probe::Prober;
 use crate::publish::Publisher;
-use crate::state::Saved;
 use crate::{logging, privileges};
-
-/// A last verdict younger than this counts for the start rule.
-const RECENT: std::time::Duration = std::time::Duration::from_secs(60);
 
 type Task = Pin<Box<dyn Future<Output = String>>>;
 
@@ -43,6 +40,7 @@ type Task = Pin<Box<dyn Future<Output = String>>>;
 /// The port is taken (69), something needed at start is refused, or a long task ended (2).
 pub fn run(config: &Config) -> Result<(), Failure> {
     logging::init(&config.log);
+    end_on_panic();
     let hidden = start_notice::not_visible();
     start_notice::write(config, &hidden);
     let bound = health::bind(health_settings(config)).map_err(|error| bind_failure(&error))?;
@@ -51,9 +49,9 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     let publisher = Arc::new(Publisher::new(answer_settings(config)));
     let stats = bound.stats();
     let metrics = Metrics::new(Box::new(move || stats.label_counts()));
-    let memory = remembered(&saved);
+    let memory = saved.recall(clock::now().unix_ms);
     let board = Arc::new(Board::new(Arc::clone(&publisher), metrics, saved, waker.clone()));
-    let (envoy, handle, prober, observer_end) = {
+    let (envoy, prober, observer_end) = {
         let wake_up = |waker: &wake::Waker| {
             let waker = waker.clone();
             move || waker.wake(Trigger::Probe)
@@ -67,29 +65,29 @@ pub fn run(config: &Config) -> Result<(), Failure> {
             EnvoyAdminReader::spawn(admin, wake_up(&waker)).map_err(failure("cannot start the reader of Envoy's admin interface"))?;
         let (prober, handle) = Prober::new(probe_settings(config), envoy.latest(), wake_up(&waker));
         // The receiver is gone only if the observer has ended, which is noticed below.
-        let _ = parts_for_observer.send((envoy.latest(), handle.clone()));
-        (envoy, handle, prober, end)
+        let queues = QueueSampler::spawn().map_err(failure("cannot start the sampler of queues"))?;
+        let _ = parts_for_observer.send((envoy.latest(), Background { probes: handle, queues }));
+        (envoy, prober, end)
     };
     let calls = Arc::new(Calls { board: Arc::clone(&board), journal: Arc::new(journal), config: config.clone(), not_visible: hidden });
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build().map_err(failure("cannot start"))?;
     let outcome = runtime.block_on(serve(config, bound, &publisher, calls, prober, observer_end));
-    drop((envoy, handle));
+    drop(envoy);
     outcome
 }
 
-/// What an earlier run learnt, for the judge.
-fn remembered(saved: &Saved) -> Memory {
-    let now = clock::now();
-    Memory {
-        ports_seen: saved.ports_seen.iter().map(|port| (*port, now.mono)).collect(),
-        families_seen: saved.families_seen.clone(),
-        was_down: saved.was_down_within(RECENT, now.unix_ms),
-        ..Memory::default()
-    }
+/// No half agent: a panic of any thread ends the process, after the usual message.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        tracing::error!("a part of the agent panicked, the process ends: {panic}");
+        std::process::abort();
+    }));
 }
 
-type Parts = std::sync::mpsc::Receiver<(crate::observe::envoy::LatestAdmin, ProbeHandle)>;
+type Parts = std::sync::mpsc::Receiver<(LatestAdmin, Background)>;
 
 /// Starts the only thread that keeps its capabilities. The receiver resolves when it ends, which it never should.
 fn spawn_observer(
@@ -102,8 +100,8 @@ fn spawn_observer(
 ) -> Result<oneshot::Receiver<String>, Failure> {
     let (ended, end) = oneshot::channel();
     let body = move || {
-        let Ok((envoy, probes)) = parts.recv() else { return };
-        let sources = Sources::new(&config, envoy, Some(probes), &waker);
+        let Ok((envoy, background)) = parts.recv() else { return };
+        let sources = Sources::new(&config, envoy, Some(background), &waker);
         let events = KernelEvents::new(config.ebpf, matches!(config.log.level, LogLevel::Debug | LogLevel::Trace));
         let timing = (config.timing.resync, config.timing.lb_poll);
         let observer = Observer::new(config.policy(), sources, events, timing, wake, memory, board);

@@ -141,7 +141,7 @@ impl Observer {
     fn after_pass(&mut self) {
         let pids = self.sources.watched_pids(&self.snapshot);
         self.events.watch(&self.memory.plan.ports, pids);
-        self.sources.plan_probes(&self.memory.plan);
+        self.sources.instruct(&self.memory);
         if self.events_started {
             self.events.retry(clock::mono());
             self.events.tell(&self.board.metrics);

@@ -19,6 +19,7 @@ use crate::observe::addresses::{AddressReader, AddressWatch};
 use crate::observe::cilium::{AgentReader, CiliumPaths, DropsReader, LbReader, TproxyReader, read_sk_lookup};
 use crate::observe::envoy::LatestAdmin;
 use crate::observe::owners::{OwnerReader, Settings as OwnerSettings};
+use crate::observe::queue_sampler::QueueSampler;
 use crate::observe::sockets::SocketReader;
 use crate::probe::ProbeHandle;
 
@@ -36,14 +37,22 @@ pub struct Sources {
     cilium_agent: AgentReader,
     drops: DropsReader,
     envoy: LatestAdmin,
-    probes: Option<ProbeHandle>,
+    background: Option<Background>,
+}
+
+/// What works beside the passes, on threads without capabilities; absent where one pass is all there is.
+pub struct Background {
+    /// The prober's handle.
+    pub probes: ProbeHandle,
+    /// Samples queues that look as if they stood still.
+    pub queues: QueueSampler,
 }
 
 impl Sources {
     /// Readers for this configuration; nothing is read yet. Must be called on the thread that reads: it has the capabilities
-    /// and the network namespace. `probes` is none where nothing is probed in the background.
+    /// and the network namespace.
     #[must_use]
-    pub fn new(config: &Config, envoy: LatestAdmin, probes: Option<ProbeHandle>, waker: &Waker) -> Self {
+    pub fn new(config: &Config, envoy: LatestAdmin, background: Option<Background>, waker: &Waker) -> Self {
         let paths = CiliumPaths { bpffs: config.cilium.bpffs.clone(), run_dir: config.cilium.run_dir.clone() };
         let owners = OwnerSettings {
             proc_root: config.host.proc.clone(),
@@ -65,7 +74,7 @@ impl Sources {
             cilium_agent: AgentReader::new(paths.clone()),
             drops: DropsReader::new(paths),
             envoy,
-            probes,
+            background,
         }
     }
 
@@ -73,11 +82,13 @@ impl Sources {
     /// was read with: addresses come first, because they decide what has to be looked up.
     pub fn read(&mut self, scope: Scope, mut plan: ReadPlan, policy: &Policy, memory: &Memory, snapshot: &mut Snapshot) -> ReadPlan {
         snapshot.envoy = (*self.envoy.get()).clone();
-        if let Some(probes) = &self.probes {
-            snapshot.probes = (*probes.table()).clone();
+        if let Some(background) = &self.background {
+            snapshot.probes = (*background.probes.table()).clone();
+            snapshot.queues = background.queues.take();
         }
         if scope.addresses || snapshot.addresses.window().is_none() {
             snapshot.addresses = self.addresses.read();
+            self.read_hosts(snapshot);
             plan = select::plan(policy, snapshot, memory);
         }
         if scope.lb || snapshot.lb.v4.window().is_none() {
@@ -94,6 +105,12 @@ impl Sources {
             snapshot.owners = self.owners.read(&listeners(snapshot));
         }
         plan
+    }
+
+    /// Which local addresses Cilium calls its own: that decides about links without a default route, so it precedes the plan.
+    fn read_hosts(&mut self, snapshot: &mut Snapshot) {
+        let local = snapshot.addresses.value().into_iter().flat_map(|table| table.addresses.iter().map(|address| address.ip));
+        snapshot.lb.hosts = self.lb.read_hosts(local);
     }
 
     /// As [`Sources::read`] of everything, with every row of the load-balancer maps: for snapshot files.
@@ -153,11 +170,12 @@ impl Sources {
         pids.iter().flat_map(|pid| self.owners.ancestors(*pid)).chain(pids.iter().copied()).collect()
     }
 
-    /// Tells the prober what to probe.
-    pub fn plan_probes(&self, plan: &ReadPlan) {
-        if let Some(probes) = &self.probes {
-            let endpoints: Vec<Endpoint> = plan.endpoints().map(|(endpoint, _)| endpoint).collect();
-            probes.set_endpoints(&endpoints);
+    /// Tells what works beside the passes what to look at.
+    pub fn instruct(&self, memory: &Memory) {
+        if let Some(background) = &self.background {
+            let endpoints: Vec<Endpoint> = memory.plan.endpoints().map(|(endpoint, _)| endpoint).collect();
+            background.probes.set_endpoints(&endpoints);
+            background.queues.watch(&memory.plan.ports, memory.queues.suspects());
         }
     }
 }
