@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::text::{clean_sentence, sanitise};
+use super::text::{MAX_BYTES, clean_sentence, sanitise};
 use super::wall::render_rfc3339;
 
 /// How important a notice is, most important first.
@@ -60,7 +60,7 @@ impl Line {
     /// Adds a value that we wrote (numbers, our words).
     #[must_use]
     pub fn field(mut self, name: &str, value: impl Display) -> Self {
-        self.fields.push((name.to_owned(), clean_sentence(&value.to_string())));
+        self.push(name, clean_sentence(&value.to_string()));
         self
     }
 
@@ -76,8 +76,17 @@ impl Line {
     /// Adds text that we did not write.
     #[must_use]
     pub fn foreign(mut self, name: &str, value: &str) -> Self {
-        self.fields.push((name.to_owned(), sanitise(value)));
+        self.push(name, sanitise(value));
         self
+    }
+
+    /// A second field of the same name gets a `_` behind it: JSON readers keep only one of two equal keys.
+    fn push(&mut self, name: &str, value: String) {
+        let mut name = word(name);
+        while self.get(&name).is_some() {
+            name.push('_');
+        }
+        self.fields.push((name, value));
     }
 
     /// The value of a field.
@@ -85,6 +94,12 @@ impl Line {
     pub fn get(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// A field's name as one word: evidence of a snapshot file may carry any name.
+fn word(name: &str) -> String {
+    let name: String = name.chars().take(MAX_BYTES).map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
 }
 
 /// As text without a time: `WARN node DOWN reason=HostPort port=80 thief="pod a/b"`.
@@ -139,6 +154,12 @@ mod tests {
     fn json_has_the_time_first_and_never_a_key_twice() {
         let line = Line::new(Level::Info, "hello").field("msg", "x").field("n", 1);
         assert_eq!(render_json(&line, 0), r#"{"ts":"1970-01-01T00:00:00.000Z","level":"info","msg":"hello","field_msg":"x","n":"1"}"#);
+    }
+
+    #[test]
+    fn a_name_is_one_word_and_stands_once() {
+        let line = Line::new(Level::Info, "x").field("reason", "A").foreign("reason", "B").foreign("a=b c\n", "v").field("", "w");
+        assert_eq!(render_text(&line), "INFO x reason=A reason_=B a_b_c_=v _=w");
     }
 
     #[test]

@@ -15,3 +15,6 @@ pub(crate) mod testing;
 pub mod text;
 pub mod transition;
 pub mod wall;
+
+#[cfg(test)]
+mod any_tests;
