@@ -99,6 +99,11 @@ pub async fn serve<H: Handler>(bound: Bound, own_uid: u32, handler: Arc<H>) {
     }
 }
 
+/// Root, and the user that the agent runs as.
+pub(super) const fn is_served(peer_uid: u32, own_uid: u32) -> bool {
+    peer_uid == 0 || peer_uid == own_uid
+}
+
 async fn converse<H: Handler>(mut stream: UnixStream, own_uid: u32, handler: &H) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let peer = Peer { uid: credentials.uid(), pid: credentials.pid() };
@@ -111,7 +116,7 @@ async fn converse<H: Handler>(mut stream: UnixStream, own_uid: u32, handler: &H)
             return Ok(());
         }
         let response = match serde_json::from_str(&line) {
-            _ if peer.uid != 0 && peer.uid != own_uid => Response::Error(format!("uid {} may not talk to this daemon", peer.uid)),
+            _ if !is_served(peer.uid, own_uid) => Response::Error(format!("uid {} may not talk to this daemon", peer.uid)),
             Ok(request) => handler.handle(request, peer).await,
             Err(error) => Response::Error(format!("not a request: {error}")),
         };

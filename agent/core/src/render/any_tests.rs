@@ -119,8 +119,10 @@ fn is_one_printable_line(text: &str) -> bool {
     text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
 }
 
+type NotUp = BTreeSet<(IpAddr, State, Option<Reason>)>;
+
 /// What makes a change worth a line: state, reason, and while up the set of addresses that are not.
-fn essence(verdict: &Verdict) -> (State, Option<Reason>, BTreeSet<(IpAddr, State, Option<Reason>)>) {
+fn essence(verdict: &Verdict) -> (State, Option<Reason>, NotUp) {
     let not_up = verdict.addresses.iter().filter(|judged| judged.outcome.state != State::Up);
     let set = not_up.map(|judged| (judged.address, judged.outcome.state, judged.outcome.reason)).collect();
     (verdict.node.state, verdict.node.reason, if verdict.node.state == State::Up { set } else { BTreeSet::new() })
@@ -251,7 +253,7 @@ proptest! {
 fn without_text(verdict: &Verdict) -> Verdict {
     let mut verdict = verdict.clone();
     for condition in &mut verdict.conditions {
-        let count = condition.evidence.iter().map(|(name, _)| super::text::sanitise(name)).collect::<BTreeSet<_>>().len();
+        let count = condition.evidence.keys().map(|name| super::text::sanitise(name)).collect::<BTreeSet<_>>().len();
         condition.evidence = (0..count).map(|n| (format!("n{n}"), "v".to_owned())).collect();
         condition.message = "plain".to_owned();
     }
