@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Configuration file (YAML); without it every key has its default [env: GWREADY_CONFIG]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Override one key, e.g. --set ports=[80,443]; may be repeated
+    /// Override one key, e.g. --set timing.hold=10s or --set mode=load-balancer; may be repeated
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// What to do

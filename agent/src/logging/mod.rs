@@ -1,6 +1,6 @@
 //! The log: one line per notice on standard error, as text or JSON. Decides nothing about what is worth a line.
 //!
-//! Two ways in, one way out: transitions and the start notice are [`Line`]s and go through [`write`]; everything else is a
+//! Two ways in, one way out: transitions and the start notice are [`Line`]s and go through [`write()`]; everything else is a
 //! `tracing` event and comes through a layer that makes the same [`Line`] of it.
 
 mod layer;
