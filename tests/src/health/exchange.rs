@@ -38,6 +38,8 @@ pub struct Seen {
     pub reply: String,
     /// How it ended.
     pub end: End,
+    /// A send failed: the server had reset the connection already.
+    pub refused: bool,
     /// From the last act to the first byte, or to the end if there was none.
     pub waited: Duration,
 }
@@ -46,11 +48,12 @@ pub struct Seen {
 pub fn exchange(server: SocketAddr, acts: &[Act], patience: Duration) -> Result<Seen> {
     let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(2))?;
     stream.set_nodelay(true)?;
+    let mut refused = false;
     for act in acts {
         match act {
-            // The server may have answered and closed already; what it said is read below.
-            Act::Send(bytes) => _ = stream.write_all(bytes),
-            Act::Trickle(bytes) => bytes.iter().for_each(|&byte| _ = stream.write_all(&[byte])),
+            // Not an error of ours: what the server said before is read below.
+            Act::Send(bytes) => refused |= stream.write_all(bytes).is_err(),
+            Act::Trickle(bytes) => bytes.iter().for_each(|&byte| refused |= stream.write_all(&[byte]).is_err()),
             Act::Pause(time) => thread::sleep(*time),
             Act::Finish => _ = stream.shutdown(Shutdown::Write),
         }
@@ -71,5 +74,5 @@ pub fn exchange(server: SocketAddr, acts: &[Act], patience: Duration) -> Result<
             Err(_) => break End::Reset,
         }
     };
-    Ok(Seen { reply: String::from_utf8_lossy(&reply).into_owned(), end, waited: first.unwrap_or_else(|| begin.elapsed()) })
+    Ok(Seen { reply: String::from_utf8_lossy(&reply).into_owned(), end, refused, waited: first.unwrap_or_else(|| begin.elapsed()) })
 }
