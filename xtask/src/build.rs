@@ -82,17 +82,17 @@ pub(crate) fn ebpf() -> Result<PathBuf> {
 /// As [`ebpf`], or the agent does not build.
 pub(crate) fn all(profile: Profile) -> Result<PathBuf> {
     let object = ebpf()?;
-    binary("gwready", "gwready", profile, &object)
+    binary("gwready", profile, &object)
 }
 
-/// Builds the binaries of one package around `object` and returns the path of one: the node in a box starts
-/// others of its package.
+/// Builds every binary of the workspace around `object` and returns the path of one. Always all of them: the node in a box
+/// starts others, and with a part of the workspace cargo would choose other features and build the dependencies anew.
 ///
 /// # Errors
 /// It does not build.
-pub(crate) fn binary(package: &str, name: &str, profile: Profile, object: &PathBuf) -> Result<PathBuf> {
+pub(crate) fn binary(name: &str, profile: Profile, object: &PathBuf) -> Result<PathBuf> {
     Step::cargo()
-        .args(["build", "--package", package, "--bins"])
+        .args(["build", "--workspace", "--bins"])
         .args(profile.arguments())
         .env(OBJECT_VARIABLE, object)
         .about(format!("building {name}"))

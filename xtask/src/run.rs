@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "root is needed to make the namespaces of the node: try with sudo -E");
     setup::install(setup::Group::Run)?;
     let object = build::ebpf()?;
-    let agent = build::binary("gwready", "gwready", profile, &object)?;
-    let node = build::binary("gwready-tests", "gwready-box", profile, &object)?;
+    let agent = build::binary("gwready", profile, &object)?;
+    let node = build::binary("gwready-box", profile, &object)?;
     Step::new(node).args(&options.arguments).env("GWREADY_BIN", agent).env("GWREADY_ENVOY", setup::envoy()?).become_it()
 }

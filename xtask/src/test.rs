@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test, the same way everywhere.
 //!
-//! First the crates' own tests, then the package gwready-tests, whose tests use root, namespaces and
+//! First the tests inside the crates, then those in `tests/` folders: most use root, namespaces and
 //! real parts. All run to the end; the failing ones are listed at the close.
 
 use crate::build::{self, OBJECT_VARIABLE, Profile};
@@ -28,12 +28,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     setup::install(setup::Group::Test)?;
     let profile = Profile::from_flag(options.release);
     let object = build::ebpf()?;
-    let agent = build::binary("gwready", "gwready", profile, &object)?;
+    let agent = build::binary("gwready", profile, &object)?;
     let mut failures = Failures::default();
-    let unit = tests(&["--workspace", "--exclude", "gwready-tests"], profile, &object, &options.filters)
-        .about("tests of the crates")
+    let unit = tests(&["--lib", "--bins", "--examples"], profile, &object, &options.filters)
+        .about("tests inside the crates")
         .watch(|line| failures.note(line))?;
-    let root = tests(&["--package", "gwready-tests"], profile, &object, &options.filters)
+    let root = tests(&["--test", "*"], profile, &object, &options.filters)
         .env("GWREADY_BIN", agent)
         .env("GWREADY_ENVOY", setup::envoy()?)
         .env("GWREADY_CADDY", setup::caddy()?)
@@ -45,10 +45,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     bail!("{}", failures.summary())
 }
 
-fn tests(packages: &[&str], profile: Profile, object: &Path, filters: &[String]) -> Step {
+/// Always the whole workspace: with a part of it cargo would choose other features for the dependencies and build them anew.
+fn tests(targets: &[&str], profile: Profile, object: &Path, filters: &[String]) -> Step {
     Step::cargo()
-        .args(["test", "--no-fail-fast"])
-        .args(packages)
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(targets)
         .args(profile.arguments())
         .arg("--")
         .args(filters)
