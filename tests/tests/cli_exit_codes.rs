@@ -1,5 +1,6 @@
 //! The command line's contract with scripts: exit codes, what goes to standard output and what to standard error. The built
 //! program, no privileges.
+#![expect(clippy::unwrap_used, reason = "a failed step of a test is the test's failure")]
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

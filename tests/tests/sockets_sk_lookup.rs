@@ -98,7 +98,7 @@ fn steer(thief: &TcpListener) -> Result<OwnedFd> {
     let loaded = bpf_fd(BPF_PROG_LOAD, attr(&words, &pointers));
     let loaded = loaded.with_context(|| String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned())?;
     let namespace = File::open("/proc/thread-self/ns/net")?;
-    Ok(bpf_fd(BPF_LINK_CREATE, attr(&[(0, raw(&loaded)), (4, raw(&namespace)), (8, BPF_SK_LOOKUP)], &[])).context("link")?)
+    bpf_fd(BPF_LINK_CREATE, attr(&[(0, raw(&loaded)), (4, raw(&namespace)), (8, BPF_SK_LOOKUP)], &[])).context("link")
 }
 
 fn read(node: &Node) -> SocketTable {

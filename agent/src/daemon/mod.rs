@@ -1,6 +1,6 @@
 //! The daemon: ties observation, judgement and publication together, and lives and dies as one.
 //!
-//! [`lifecycle::run`] is `gwready run`; [`once::observe`] is one pass without a daemon. The observer thread keeps the
+//! [`lifecycle::run`] is `gwready run`; `once` is one pass without a daemon. The observer thread keeps the
 //! capabilities; everything else drops them before it reads a byte.
 
 pub mod board;

@@ -1,6 +1,6 @@
 //! The health port: what load balancers read. Never touches the kernel beyond its own sockets, never waits for a read.
 //!
-//! [`bind`] takes the ports, [`Bound::serve`] answers from one thread of its own, [`Serving::retire`] hands over to a
+//! [`bind()`] takes the ports, [`Bound::serve`] answers from one thread of its own, [`Serving::retire`] hands over to a
 //! successor. Why the bytes are parsed here and not by hyper: `docs/decisions/health-port.md`.
 
 mod accept;

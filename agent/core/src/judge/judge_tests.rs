@@ -24,7 +24,7 @@ impl Run {
 
     /// Judges `scene` as read and judged at `second`.
     fn at(&mut self, second: f64, scene: &Scene) -> Verdict {
-        let mono = Mono((second * 1e9) as u64);
+        let mono = Mono(0).plus(Duration::from_secs_f64(second));
         let mut snapshot = scene.snapshot.clone();
         if let Reading::Observed { window, .. } = &mut snapshot.sockets {
             window.end = mono;
