@@ -74,7 +74,7 @@ fn a_request_is_answered_with_the_peer_known() {
 
 #[test]
 fn root_and_the_own_user_are_served() {
-    let served = |peer, own| super::server::is_served(peer, own);
+    let served = |peer, own| server::is_served(peer, own);
     assert!(served(0, 0) && served(0, 65_532) && served(65_532, 65_532));
     assert!(!served(1000, 0) && !served(1000, 65_532));
 }

@@ -24,7 +24,7 @@ pub(super) fn render(files: &[Source]) -> String {
     let (core, core_tests) = totals(files.iter().filter(|file| file.in_core()));
     let longest = files.iter().max_by_key(|file| file.code_lines);
     format!(
-        "{} files, {code} lines, median {}, longest {} ({}); tests {tests} lines, {}% of code; core {}%",
+        "{} files, {code} lines (comments aside), median {}, longest {} ({}); tests {tests} lines, {}% of code; core {}%",
         files.len(),
         median(files),
         longest.map_or(0, |file| file.code_lines),
@@ -73,12 +73,13 @@ fn judge_tests<'a>(subject: &str, files: impl Iterator<Item = &'a Source>, wante
     let (code, tests) = totals(files);
     let percent = percent(tests, code);
     (percent < wanted).then(|| {
-        finding("test-lines", subject, format!("{tests} lines of tests for {code} of code: {percent}%, at least {wanted}% wanted"))
+        let message = format!("{tests} lines of tests for {code} of code (comments aside): {percent}%, at least {wanted}% wanted");
+        finding("test-lines", subject, message)
     })
 }
 
 fn totals<'a>(files: impl Iterator<Item = &'a Source>) -> (usize, usize) {
-    files.fold((0, 0), |(code, tests), file| (code + file.code_lines, tests + file.test_lines))
+    files.fold((0, 0), |(code, tests), file| (code + file.code_statements, tests + file.test_statements))
 }
 
 fn median(files: &[Source]) -> usize {
@@ -100,7 +101,7 @@ mod tests {
         let mut text = String::from("//! What it is for.\n");
         text.push_str(&"\n".repeat(code - 1));
         let mut source = Source::count(path, text);
-        source.test_lines = tests;
+        (source.test_lines, source.code_statements, source.test_statements) = (tests, code, tests);
         source
     }
 

@@ -17,14 +17,24 @@ pub(super) struct Source {
     pub(super) code_lines: usize,
     /// Lines of test modules; all lines, if the whole file is for tests.
     pub(super) test_lines: usize,
+    /// Lines outside tests that are neither blank nor comments: what tests can test.
+    pub(super) code_statements: usize,
+    /// Such lines of tests.
+    pub(super) test_statements: usize,
 }
 
 impl Source {
     /// Splits `text` into code and tests.
     pub(super) fn count(path: &str, text: String) -> Self {
         let total = text.lines().count();
-        let test_lines = if is_test_file(path) { total } else { inline_test_lines(&text) };
-        Self { path: path.to_owned(), code_lines: total - test_lines, test_lines, text }
+        let (test_lines, test_statements) = if is_test_file(path) {
+            (total, text.lines().filter(|line| is_statement(line)).count())
+        } else {
+            (inline_test_lines(&text, |_| true), inline_test_lines(&text, is_statement))
+        };
+        let statements = text.lines().filter(|line| is_statement(line)).count();
+        let path = path.to_owned();
+        Self { path, code_lines: total - test_lines, test_lines, code_statements: statements - test_statements, test_statements, text }
     }
 
     /// Part of `gwready-core`.
@@ -53,19 +63,29 @@ pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
 }
 
 /// The package `tests` (the box included: it exists for tests only), and modules kept in files of their
-/// own, which are told by name: `tests.rs`, `…_tests.rs`, `testing.rs`, anything below a folder `tests`.
+/// own, which are told by name: `tests.rs`, `…_tests.rs`, `testing.rs`, `…_testing.rs`, anything below a folder `tests`.
 fn is_test_file(path: &str) -> bool {
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
-    name.ends_with("_tests.rs") || ["tests.rs", "testing.rs"].contains(&name) || folders.split('/').any(|folder| folder == "tests")
+    name.ends_with("_tests.rs")
+        || name.ends_with("_testing.rs")
+        || ["tests.rs", "testing.rs"].contains(&name)
+        || folders.split('/').any(|folder| folder == "tests")
 }
 
-fn inline_test_lines(text: &str) -> usize {
+/// Neither blank nor a comment.
+fn is_statement(line: &str) -> bool {
+    let line = line.trim_start();
+    !line.is_empty() && !line.starts_with("//")
+}
+
+/// Lines of inline test modules that `counts`.
+fn inline_test_lines(text: &str, counts: fn(&str) -> bool) -> usize {
     let mut counted = 0;
     let mut inside = false;
     let mut attribute = false;
     for line in text.lines() {
         if inside {
-            counted += 1;
+            counted += usize::from(counts(line));
             inside = line != "}";
         } else if line == "#[cfg(test)]" {
             attribute = true;
@@ -109,6 +129,13 @@ mod tests {
         assert_eq!(Source::count("agent/core/src/judge/identity_tests.rs", "a\nb\n".to_owned()).test_lines, 2);
         assert_eq!(Source::count("xtask/src/test.rs", "a\nb\n".to_owned()).test_lines, 0);
         assert_eq!(Source::count("agent/src/latests.rs", "a\nb\n".to_owned()).test_lines, 0);
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_no_statements() {
+        let source = Source::count("agent/src/a.rs", WITH_TESTS.replace("    fn t", "    // why\n\n    fn t"));
+        assert_eq!((source.code_statements, source.test_statements), (2, 5));
+        assert_eq!(source.test_lines, 7);
     }
 
     #[test]

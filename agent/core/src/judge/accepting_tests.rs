@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::queues::remember_queues;
-use super::super::serving::{MS, endpoint, envoy, lost, observed, owned_by, queue, table};
+use super::super::serving_testing::{MS, endpoint, envoy, lost, observed, owned_by, queue, table};
 use super::*;
 use crate::condition::Status;
 use crate::facts::Reading;

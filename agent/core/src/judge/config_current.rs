@@ -80,7 +80,7 @@ pub fn judge_config_current(snapshot: &Snapshot) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::serving::{admin, admin_with, gateway, unread};
+    use super::super::serving_testing::{admin, admin_with, gateway, unread};
     use super::*;
     use crate::condition::Status;
 

@@ -1,6 +1,6 @@
 //! One test per rule of `EnvoyLive` and of the right to bind.
 
-use super::super::serving::{MS, admin, admin_with, envoy, gateway, lost, observed, owned_by, queue, table, unread};
+use super::super::serving_testing::{MS, admin, admin_with, envoy, gateway, lost, observed, owned_by, queue, table, unread};
 use super::*;
 use crate::condition::Status;
 use crate::facts::envoy::EnvoyListener;

@@ -27,7 +27,7 @@ pub mod responding;
 pub mod rules;
 pub mod select;
 #[cfg(test)]
-pub(crate) mod serving;
+pub(crate) mod serving_testing;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tproxy;

@@ -71,7 +71,7 @@ pub fn expected_ports(policy: &Policy, snapshot: &Snapshot, remembered: &[u16]) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::serving::{admin, gateway, unread};
+    use super::super::serving_testing::{admin, gateway, unread};
     use super::*;
     use crate::facts::envoy::EnvoyListener;
 

@@ -111,7 +111,7 @@ fn best<'a>(chains: &[&'a FilterChain], name: &str) -> Option<&'a FilterChain> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::serving::chain;
+    use super::super::serving_testing::chain;
     use super::*;
     use ChainKind::{Http, Opaque, Passthrough, Tls};
 

@@ -1,6 +1,6 @@
 //! `Responding` as a table: what the kernel and the probe saw, and what follows.
 
-use super::super::serving::{MS, endpoint, envoy, lost, observed, owned_by, queue, table, unread};
+use super::super::serving_testing::{MS, endpoint, envoy, lost, observed, owned_by, queue, table, unread};
 use super::*;
 use crate::condition::Status::{self, False, True, Unknown};
 use crate::facts::sockets::Lookup;
