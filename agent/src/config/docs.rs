@@ -14,7 +14,7 @@ default. Unknown keys are refused. All faults are reported at once; `gwready che
 effective configuration. Exit code 78 means a fault.
 
 Stronger than the file are environment variables, and stronger than those `--set path.to.key=value`, which may be repeated.
-Their values are YAML too: `--set ports=[80,443]`, `GWREADY_POLICY_REQUIRE='{TproxyPath: required}'`. A variable that begins
+Their values are YAML too, or plain text where they are no YAML: `--set ports=[80,443]`, `--set health.listen=[::]:9680`, `GWREADY_POLICY_REQUIRE='{TproxyPath: required}'`. A variable that begins
 with `GWREADY_` and has no key is a fault, save those that the kubelet adds for Services. `null` stands for the default.
 
 Durations are whole numbers with a unit: `250ms`, `2s`, `1m30s`, `3d4h`.

@@ -1,5 +1,7 @@
 //! Overrides: `GWREADY_…` variables and `--set path.to.key=value`. Values are YAML.
 
+use serde_json::Value;
+
 use super::faults::{Faults, Origin};
 use super::given::Given;
 use super::keys::{self, KEYS};
@@ -21,11 +23,14 @@ pub(super) fn take_variables(given: &mut Given, variables: &[(String, String)], 
             }
             continue;
         };
-        match parse_yaml(text) {
-            Ok(value) => given.take_path(key.path, value, &origin, faults),
-            Err(sentence) => faults.add(origin, key.path, sentence),
-        }
+        given.take_path(key.path, value_of(text), &origin, faults);
     }
+}
+
+/// YAML, or the text as it stands where it is none: `[::]:9680` must not need a second pair of quotes in a shell. What
+/// should have been YAML is refused by its key's reader.
+fn value_of(text: &str) -> Value {
+    parse_yaml(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 /// Takes the `--set` arguments, in their order.
@@ -35,10 +40,7 @@ pub(super) fn take_settings(given: &mut Given, settings: &[String], faults: &mut
             faults.add(Origin::Set, setting, "must be path.to.key=value");
             continue;
         };
-        match parse_yaml(text) {
-            Ok(value) => given.take_path(path.trim(), value, &Origin::Set, faults),
-            Err(sentence) => faults.add(Origin::Set, path, sentence),
-        }
+        given.take_path(path.trim(), value_of(text), &Origin::Set, faults);
     }
 }
 
@@ -103,12 +105,14 @@ mod tests {
     #[test]
     fn settings_are_yaml_and_the_last_one_wins() {
         let (mut given, mut faults) = (Given::default(), Faults::default());
-        let settings = ["ebpf=false", "ports=[80, 443]", "ebpf=true", "nonsense", "health.listen=[", "log.levle=info"].map(str::to_owned);
+        let settings =
+            ["ebpf=false", "ports=[80, 443]", "ebpf=true", "nonsense", "health.listen=[::]:80", "log.levle=info"].map(str::to_owned);
         take_settings(&mut given, &settings, &mut faults);
         assert_eq!(given.get("ebpf").map(|(value, _)| value.clone()), Some(json!(true)));
         assert_eq!(given.get("ports").map(|(value, _)| value.clone()), Some(json!([80, 443])));
         let text = faults.to_string();
         assert!(text.contains("--set: nonsense: must be path.to.key=value") && text.contains("did you mean log.level?"), "{text}");
-        assert_eq!(faults.iter().count(), 3, "{text}");
+        assert_eq!(given.get("health.listen").map(|(value, _)| value.clone()), Some(json!("[::]:80")), "no YAML, so plain text");
+        assert_eq!(faults.iter().count(), 2, "{text}");
     }
 }

@@ -34,8 +34,7 @@ impl<S: Subscriber> Layer<S> for LineLayer {
 fn line_of(event: &Event<'_>) -> Line {
     let mut fields = Fields { message: String::new(), fields: Vec::new() };
     event.record(&mut fields);
-    let line = Line::new(level_of(*event.metadata().level()), &fields.message);
-    fields.fields.into_iter().fold(line, |line, (name, value)| line.field(name, value))
+    Line::notice(level_of(*event.metadata().level()), &fields.message, fields.fields)
 }
 
 const fn level_of(level: tracing::Level) -> Level {
@@ -123,6 +122,14 @@ mod tests {
             (&value["level"], &value["msg"], &value["error"], &value["n"]),
             (&"debug".into(), &"done".into(), &"x\"y".into(), &"1".into())
         );
+    }
+
+    #[test]
+    fn a_long_notice_is_whole_and_still_one_line() {
+        let configuration = format!("{{\n{}}}", "\"key\": 1, ".repeat(200));
+        let lines = logged(Format::Text, Level::Info, || tracing::info!(%configuration, "effective configuration: {configuration}"));
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].len() > 2 * configuration.len() && lines[0].ends_with("}\""), "{}", lines[0].len());
     }
 
     #[test]

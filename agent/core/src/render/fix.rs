@@ -67,7 +67,7 @@ pub const fn first_step(reason: Reason) -> &'static str {
         R::NotJudged => "set probe.sni to a server name that the listener serves",
         R::ProbeTranslated => "nothing to do: the probe can't tell here, the other conditions do",
         R::AdminUnreachable => "mount Envoy's admin socket (envoy.admin_socket) into the agent",
-        R::RoutesUnreadable => "the agent needs rtnetlink: check its seccomp profile",
+        R::RoutesUnreadable => "the message says what could not be read: routes need rtnetlink, L7 frontends need the maps of Cilium",
         R::NoLivenessStamp => "give the agent CAP_BPF and mount /sys/fs/bpf",
         R::NotUsed => "nothing to do",
         R::EnvoyTerminating => "nothing to do if a restart is under way",

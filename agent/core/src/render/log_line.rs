@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::text::{MAX_BYTES, clean_sentence, sanitise};
+use super::text::{MAX_BYTES, clean_notice, clean_sentence, sanitise};
 use super::wall::render_rfc3339;
 
 /// How important a notice is, most important first.
@@ -55,6 +55,16 @@ impl Line {
     #[must_use]
     pub fn new(level: Level, message: &str) -> Self {
         Self { level, message: clean_sentence(message), fields: Vec::new() }
+    }
+
+    /// A notice from our own code with its fields, of any length that a log takes: the effective configuration, an error chain.
+    #[must_use]
+    pub fn notice(level: Level, message: &str, fields: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        let mut line = Self { level, message: clean_notice(message), fields: Vec::new() };
+        for (name, value) in fields {
+            line.push(name, clean_notice(&value));
+        }
+        line
     }
 
     /// Adds a value that we wrote (numbers, our words).

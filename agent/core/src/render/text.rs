@@ -26,7 +26,20 @@ pub const MAX_SENTENCE: usize = 300;
 /// it keeps `=`.
 #[must_use]
 pub fn clean_sentence(text: &str) -> String {
-    text.chars().take(MAX_SENTENCE).map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
+    clean(text, MAX_SENTENCE)
+}
+
+/// Longest value of ours in a log line, in bytes: the effective configuration has to fit.
+pub const MAX_NOTICE: usize = 16 * 1024;
+
+/// The same for a whole notice of ours, at most [`MAX_NOTICE`] bytes.
+#[must_use]
+pub fn clean_notice(text: &str) -> String {
+    clean(text, MAX_NOTICE)
+}
+
+fn clean(text: &str, most: usize) -> String {
+    text.chars().take(most).map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
 }
 
 #[cfg(test)]
