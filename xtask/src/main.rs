@@ -5,6 +5,7 @@
 mod build;
 mod ci;
 mod command;
+mod docs;
 mod failures;
 mod figures;
 mod place;
@@ -41,6 +42,8 @@ enum Task {
     Test(test::Options),
     /// Everything a change must pass: format, lints, docs, figures, tests
     Ci,
+    /// Write the generated pages of docs/ anew
+    Docs,
     /// The figures of the source tree that are held by a check
     Figures,
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Task::Run(options) => run::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Ci => ci::run(),
+        Task::Docs => docs::run(),
         Task::Figures => figures::check(),
     };
     match outcome {

@@ -179,4 +179,6 @@ pub enum Page {
     Configuration,
     /// docs/metrics.md
     Metrics,
+    /// docs/verdict.md
+    Verdict,
 }

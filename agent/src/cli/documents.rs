@@ -34,6 +34,7 @@ pub(super) fn page(page: Page) -> Exit {
     output::print(&match page {
         Page::Configuration => crate::config::docs::render(),
         Page::Metrics => crate::metrics::docs::render(),
+        Page::Verdict => gwready_core::judge::rules::render(),
     });
     Exit::Ok
 }

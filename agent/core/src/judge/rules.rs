@@ -259,6 +259,12 @@ mod tests {
     }
 
     #[test]
+    fn the_committed_page_is_the_rendered_one() {
+        let committed = include_str!("../../../../docs/verdict.md");
+        assert!(committed == render(), "docs/verdict.md is old: write it again with `cargo xtask docs`");
+    }
+
+    #[test]
     fn every_combination_has_a_row() {
         for finding in Status::ALL {
             for remembered in [Remembered::True, Remembered::False, Remembered::Never] {
