@@ -1,13 +1,17 @@
 //! Where the observer and the serving threads meet: the published verdict, the last snapshot, the operator's drain, the
 //! history. Short locks, no IO under them: the observer must never wait for a client or a disk.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use gwready_core::condition::ConditionType;
 use gwready_core::facts::{DrainRequest, Snapshot};
 use gwready_core::memory::Memory;
+use gwready_core::reason::Reason;
 use gwready_core::render::flapping::Flapping;
+use gwready_core::render::log_line::{Level, Line};
 use gwready_core::render::transition::{Context, Transition, transition};
 use gwready_core::time::{Mono, Now};
 use gwready_core::verdict::Verdict;
@@ -15,7 +19,7 @@ use gwready_core::verdict::Verdict;
 use super::schedule::Trigger;
 use super::wake::Waker;
 use crate::clock;
-use crate::logging;
+use crate::logging::{self, Notices};
 use crate::metrics::{Metrics, Published};
 use crate::publish::Publisher;
 use crate::state::Saved;
@@ -29,6 +33,8 @@ pub struct PassReport<'a> {
     pub began: Mono,
     /// Kernel time of the first event that asked for it.
     pub event_at: Option<Mono>,
+    /// It is the first look after that event, not the second.
+    pub first_look: bool,
     /// The judgement.
     pub verdict: Verdict,
     /// What was judged.
@@ -68,6 +74,8 @@ pub struct Board {
 struct Story {
     saved: Saved,
     flapping: Flapping,
+    /// Conditions of which it was said that they can't be told.
+    blind: Notices<(ConditionType, Option<Reason>)>,
     /// The content differs from what was last given out for saving.
     dirty: bool,
 }
@@ -93,7 +101,7 @@ impl Board {
         self.publisher.publish(Arc::clone(&next));
         let published = clock::mono();
         let detected_in = report.event_at.map(|at| published.since(at));
-        if let Some(took) = detected_in {
+        if let Some(took) = detected_in.filter(|_| report.first_look) {
             self.metrics.observe_event_to_verdict(took);
         }
         for trigger in report.triggers {
@@ -125,10 +133,39 @@ impl Board {
             story.saved.note(next, memory);
         }
         lines.iter().for_each(logging::write);
-        if let Some(prev) = prev
-            && prev.ports != next.ports
-        {
-            tracing::info!("expected ports are now {:?} (before: {:?})", next.ports, prev.ports);
+        self.tell_plan(prev, next);
+        self.tell_blindness(next);
+    }
+
+    /// What is judged, when it is first known and whenever it changes.
+    fn tell_plan(&self, prev: Option<&Verdict>, next: &Verdict) {
+        let starting = |verdict: &Verdict| verdict.node.reason == Some(Reason::Starting);
+        let plan = |verdict: &Verdict| {
+            let addresses: Vec<IpAddr> = verdict.addresses.iter().map(|a| a.address).collect();
+            (verdict.ports.clone(), verdict.families.clone(), addresses)
+        };
+        if starting(next) || prev.is_some_and(|prev| !starting(prev) && plan(prev) == plan(next)) {
+            return;
+        }
+        let fronts = next.ports.iter().flat_map(|port| next.families.iter().map(move |family| format!("{port}/{family}")));
+        let addresses = next.addresses.iter().map(|a| a.address.to_string());
+        let line = Line::new(Level::Info, "expected fronts")
+            .field("fronts", fronts.collect::<Vec<_>>().join(","))
+            .field("addresses", addresses.collect::<Vec<_>>().join(","));
+        logging::write(&line);
+    }
+
+    /// A required condition that can't be told counts as holding: one WARN for each, so that nobody takes it for proof.
+    fn tell_blindness(&self, next: &Verdict) {
+        for blind in &next.blind {
+            let news = self.story().blind.is_news((blind.kind, blind.reason));
+            if news {
+                let line = Line::new(Level::Warn, "condition can't be told and counts as holding")
+                    .field("condition", blind.kind)
+                    .field_if("reason", blind.reason)
+                    .field("detail", &blind.message);
+                logging::write(&line);
+            }
         }
     }
 

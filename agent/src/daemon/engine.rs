@@ -2,6 +2,7 @@
 
 use crate::cli::{Engine, Failure, Observation};
 use crate::config::Config;
+use crate::logging;
 
 use super::{lifecycle, once};
 
@@ -11,7 +12,9 @@ pub struct Daemon;
 
 impl Engine for Daemon {
     fn run(&self, config: &Config) -> Result<(), Failure> {
-        lifecycle::run(config)
+        let outcome = lifecycle::run(config);
+        logging::finish();
+        outcome
     }
 
     fn observe(&self, config: &Config) -> Result<Observation, Failure> {

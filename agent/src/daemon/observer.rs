@@ -37,6 +37,8 @@ pub struct Observer {
     memory: Memory,
     board: Arc<Board>,
     events_started: bool,
+    /// Kernel time of the oldest event that has not had its second look.
+    event_at: Option<Mono>,
 }
 
 impl Observer {
@@ -53,7 +55,18 @@ impl Observer {
     ) -> Self {
         let (resync, lb_poll) = timing;
         let schedule = Schedule::new(resync, lb_poll, clock::mono());
-        Self { policy, sources, events, schedule, wake, snapshot: Snapshot::default(), memory, board, events_started: false }
+        Self {
+            policy,
+            sources,
+            events,
+            schedule,
+            wake,
+            snapshot: Snapshot::default(),
+            memory,
+            board,
+            events_started: false,
+            event_at: None,
+        }
     }
 
     /// Runs until the process ends.
@@ -61,12 +74,12 @@ impl Observer {
     /// # Errors
     /// If waiting itself fails: the daemon must end then, an observer that can't wait is no observer.
     pub fn run(mut self) -> io::Result<()> {
-        self.pass(&[Trigger::Start], None);
+        self.pass(&[Trigger::Start]);
         loop {
             self.wait()?;
-            let (triggers, since) = self.collect();
+            let triggers = self.collect();
             if !triggers.is_empty() {
-                self.pass(&triggers, since);
+                self.pass(&triggers);
             }
             self.start_events();
         }
@@ -85,12 +98,13 @@ impl Observer {
         }
     }
 
-    /// Why a pass should run now, if it should, and the kernel time of the event that asked first.
-    fn collect(&mut self) -> (Vec<Trigger>, Option<Mono>) {
+    /// Why a pass should run now, if it should.
+    fn collect(&mut self) -> Vec<Trigger> {
         let now = clock::mono();
         let mut triggers = self.wake.take();
         let arrived = self.events.drain(&mut self.snapshot.terminating);
         if arrived.first_at.is_some() {
+            self.event_at = self.event_at.or(arrived.first_at);
             self.schedule.event();
         }
         if arrived.overflow {
@@ -104,11 +118,12 @@ impl Observer {
                 triggers.push(due);
             }
         }
-        (triggers, arrived.first_at)
+        triggers
     }
 
     /// One pass: read what the triggers concern, judge, publish. Runs again at once if the judgement changed the plan.
-    fn pass(&mut self, triggers: &[Trigger], since: Option<Mono>) {
+    fn pass(&mut self, triggers: &[Trigger]) {
+        let looks = triggers.contains(&Trigger::Event);
         let mut scope = triggers.iter().fold(Scope::default(), |scope, trigger| scope.and(trigger.scope()));
         for _ in 0..REPLANS {
             let begin = clock::mono();
@@ -120,7 +135,8 @@ impl Observer {
             self.board.publish(PassReport {
                 triggers,
                 began: begin,
-                event_at: since,
+                event_at: self.event_at.filter(|_| looks),
+                first_look: self.schedule.looks_again(),
                 verdict,
                 snapshot: &self.snapshot,
                 memory: before,
@@ -130,6 +146,9 @@ impl Observer {
                 break;
             }
             scope = Trigger::Netlink.scope();
+        }
+        if looks && !self.schedule.looks_again() {
+            self.event_at = None;
         }
         if triggers.contains(&Trigger::Tick) {
             self.board.metrics.set_datapath_drops(self.sources.datapath_drops());

@@ -141,6 +141,12 @@ impl Schedule {
         due
     }
 
+    /// A second look is still to come: the pass that runs now is the first after an event.
+    #[must_use]
+    pub const fn looks_again(&self) -> bool {
+        self.second_look.is_some()
+    }
+
     /// How long the loop may sleep.
     #[must_use]
     pub fn sleep(&self, now: Mono) -> Duration {
