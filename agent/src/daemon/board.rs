@@ -139,12 +139,11 @@ impl Board {
 
     /// What is judged, when it is first known and whenever it changes.
     fn tell_plan(&self, prev: Option<&Verdict>, next: &Verdict) {
-        let starting = |verdict: &Verdict| verdict.node.reason == Some(Reason::Starting);
         let plan = |verdict: &Verdict| {
             let addresses: Vec<IpAddr> = verdict.addresses.iter().map(|a| a.address).collect();
             (verdict.ports.clone(), verdict.families.clone(), addresses)
         };
-        if starting(next) || prev.is_some_and(|prev| !starting(prev) && plan(prev) == plan(next)) {
+        if is_starting(next) || prev.is_some_and(|prev| !is_starting(prev) && plan(prev) == plan(next)) {
             return;
         }
         let fronts = next.ports.iter().flat_map(|port| next.families.iter().map(move |family| format!("{port}/{family}")));
@@ -157,6 +156,9 @@ impl Board {
 
     /// A required condition that can't be told counts as holding: one WARN for each, so that nobody takes it for proof.
     fn tell_blindness(&self, next: &Verdict) {
+        if is_starting(next) {
+            return;
+        }
         for blind in &next.blind {
             let news = self.story().blind.is_news((blind.kind, blind.reason));
             if news {
@@ -218,4 +220,8 @@ impl Board {
     fn story(&self) -> MutexGuard<'_, Story> {
         self.story.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_starting(verdict: &Verdict) -> bool {
+    verdict.node.reason == Some(Reason::Starting)
 }
