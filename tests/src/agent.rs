@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -247,6 +247,12 @@ impl Agent {
         forget_variables(&mut command, std::env::vars_os().map(|(name, _)| name));
         command.args(args).arg("--config").arg(&self.config);
         Ok(command)
+    }
+
+    /// Its configuration file.
+    #[must_use]
+    pub fn config(&self) -> &Path {
+        &self.config
     }
 
     /// TERM, and waits for its end.

@@ -23,6 +23,7 @@ pub mod process;
 pub mod space;
 pub mod steer;
 pub mod sweep;
+pub mod theft;
 pub mod thief;
 pub mod unix_http;
 pub mod wait;

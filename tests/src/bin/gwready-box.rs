@@ -5,23 +5,30 @@
 use std::io::Write;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use gwready_tests::theft::HostPortTheft;
 use gwready_tests::{Agent, Envoy, Node, paths};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Registered before anything is started, so that an early Ctrl-C tears down too.
     let stop = runtime.block_on(async {
-        let streams = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok::<_, std::io::Error>(streams)
+        Ok::<_, std::io::Error>(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            theft: signal(SignalKind::user_defined1())?,
+        })
     })?;
     println!("making a node, starting Envoy …");
     let node = Node::new()?;
+    let stolen = node.addresses().first().copied().context("a node without addresses")?;
+    let mut theft = HostPortTheft::prepare(&node, stolen)?;
+    theft.stamp()?;
     let envoy = start_envoy(&node)?;
     let mut agent = Agent::builder(&node).args(std::env::args().skip(1)).start()?;
-    print_hints(&node, &envoy)?;
-    let outcome = runtime.block_on(follow(&mut agent, stop));
+    print_hints(&node, &envoy, &agent)?;
+    let outcome = runtime.block_on(follow(&mut agent, &mut theft, stop));
     println!("ending …");
     agent.stop()?;
     outcome
@@ -38,7 +45,7 @@ fn start_envoy(node: &Node) -> Result<Envoy> {
     }
 }
 
-fn print_hints(node: &Node, envoy: &Envoy) -> Result<()> {
+fn print_hints(node: &Node, envoy: &Envoy, agent: &Agent) -> Result<()> {
     let outside = format!("nsenter --net={}", node.outside().net_path());
     let inside = format!("nsenter --net={} --mount={}", node.space().net_path(), node.space().mount_path());
     println!("\nA balancer asks the node:");
@@ -51,7 +58,10 @@ fn print_hints(node: &Node, envoy: &Envoy) -> Result<()> {
     println!("The node itself:");
     println!("  {inside} ss -tlnpe");
     println!("  {inside} curl -s http://127.0.0.1:9681/metrics");
+    println!("  {inside} {} status --config {}", paths::gwready()?.display(), agent.config().display());
     println!("Faults to try:");
+    println!("  kill -USR1 {}    # a HostPort entry in Cilium's map takes one address; again: gone", std::process::id());
+    println!("  {inside} {} 10.77.0.2:80 --reuseport    # a process takes one address", paths::own("thief")?.display());
     println!("  {inside} curl -s -X POST --unix-socket {} http://x/drain_listeners", node.admin_socket().display());
     println!("  kill -STOP {0}; kill -CONT {0}    # Envoy", envoy.pid()?);
     println!("Ctrl-C ends all of it.\n");
@@ -62,12 +72,16 @@ fn url(address: std::net::IpAddr, port: u16) -> std::net::SocketAddr {
     std::net::SocketAddr::new(address, port)
 }
 
-async fn follow(
-    agent: &mut Agent,
-    (mut interrupt, mut terminate): (tokio::signal::unix::Signal, tokio::signal::unix::Signal),
-) -> Result<()> {
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    theft: Signal,
+}
+
+async fn follow(agent: &mut Agent, theft: &mut HostPortTheft, mut signals: Signals) -> Result<()> {
     let mut shown = 0;
     let mut tick = tokio::time::interval(Duration::from_millis(100));
+    let mut stamp = tokio::time::interval(Duration::from_secs(1));
     loop {
         let log = agent.log();
         if let Some(fresh) = log.get(shown..) {
@@ -77,8 +91,10 @@ async fn follow(
         shown = log.len();
         agent.process().ensure_running()?;
         tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
+            _ = signals.interrupt.recv() => return Ok(()),
+            _ = signals.terminate.recv() => return Ok(()),
+            _ = signals.theft.recv() => println!("box: {}", theft.toggle()?),
+            _ = stamp.tick() => theft.stamp()?,
             _ = tick.tick() => {}
         }
     }
