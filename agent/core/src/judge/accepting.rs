@@ -104,17 +104,19 @@ fn name(process: &Process) -> String {
 
 fn stopped(queues: &QueueMemory, process: &Process, now: Mono) -> Option<Finding> {
     let waiting = queues.owners.get(&(process.pid, process.start_ticks)).and_then(|track| track.uninterruptible_since);
-    let how = match process.state {
-        RunState::Stopped => "is stopped (state T): the kernel completes handshakes for it, nobody accepts".to_owned(),
-        RunState::Dead => "is a zombie".to_owned(),
-        _ if process.frozen == Some(true) => "is frozen by its cgroup: the kernel completes handshakes for it, nobody accepts".to_owned(),
+    let (state, how) = match process.state {
+        RunState::Stopped => ("T", "is stopped (state T): the kernel completes handshakes for it, nobody accepts".to_owned()),
+        RunState::Dead => ("Z", "is a zombie".to_owned()),
+        _ if process.frozen == Some(true) => {
+            ("frozen", "is frozen by its cgroup: the kernel completes handshakes for it, nobody accepts".to_owned())
+        }
         RunState::Uninterruptible if waiting.is_some_and(|since| now.since(since) >= UNINTERRUPTIBLE_GRACE) => {
-            format!("has been stuck in the kernel (state D) for {} s", waiting.map_or(0, |since| now.since(since).as_secs()))
+            ("D", format!("has been stuck in the kernel (state D) for {} s", waiting.map_or(0, |since| now.since(since).as_secs())))
         }
         RunState::Alive | RunState::Uninterruptible => return None,
     };
     let message = format!("{} {how}", name(process));
-    Some(Finding::fails(KIND, Reason::ProcessStopped, message).with("process", name(process)))
+    Some(Finding::fails(KIND, Reason::ProcessStopped, message).with("process", name(process)).with("state", state))
 }
 
 /// No descriptor free at every reading for `queue_grace`, and every queue is empty or proven to stand still: with connections

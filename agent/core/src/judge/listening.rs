@@ -39,9 +39,11 @@ fn not_listening(policy: &Policy, snapshot: &Snapshot, table: &SocketTable, endp
     let rows: Vec<&Listener> = table.listeners.iter().filter(|row| row.port == endpoint.port && serves_family(row, endpoint)).collect();
     if rows.is_empty() {
         if let Some(evidence) = bind_permission_denied(policy, snapshot, endpoint.port) {
-            let mut finding =
-                Finding::fails(KIND, Reason::BindPermissionDenied, "cilium-envoy may not bind a port below the unprivileged range");
+            // What to set is a sentence of ours: as evidence it would be cut, and it would take the place of the log's own `fix`.
+            let mut finding = Finding::fails(KIND, Reason::BindPermissionDenied, "");
             finding.evidence = evidence;
+            let fix = finding.evidence.remove("fix").unwrap_or_default();
+            finding.message = format!("cilium-envoy may not bind a port below the unprivileged range: {fix}");
             return finding;
         }
         if let Some(evidence) = bind_reserved(snapshot, endpoint.port, Family::of(endpoint.address)) {

@@ -22,6 +22,7 @@ use crate::reason::Reason;
 use crate::time::Mono;
 
 use super::accepting::is_overloaded;
+use super::owner_text::describe_process;
 
 const KIND: ConditionType = ConditionType::Responding;
 
@@ -91,7 +92,7 @@ fn picked(table: &SocketTable, endpoint: Endpoint) -> Vec<(std::net::IpAddr, u32
 
 fn judge_result(policy: &Policy, snapshot: &Snapshot, memory: &Memory, result: &ProbeResult, now: Mono) -> Finding {
     let who = who(snapshot, &result.acceptor);
-    let finding = judge_taken(policy, result, who).unwrap_or_else(|| by_outcome(policy, result, who));
+    let finding = judge_taken(policy, snapshot, result, who).unwrap_or_else(|| by_outcome(policy, result, who));
     let no_room = matches!(finding.reason, Some(Reason::ProbeTimeout | Reason::ProbeRefused)) && !was_accepted(&result.acceptor);
     let finding = if no_room && is_overloaded(snapshot, memory, result.endpoint, now) {
         Finding::unknown(KIND, Reason::NotJudged, "the accept queue is full but moves: the probe waits like every client")
@@ -160,7 +161,7 @@ const fn was_accepted(acceptor: &Acceptor) -> bool {
 }
 
 /// What follows from who took the connection alone; none = how it was answered decides.
-fn judge_taken(policy: &Policy, result: &ProbeResult, who: Who) -> Option<Finding> {
+fn judge_taken(policy: &Policy, snapshot: &Snapshot, result: &ProbeResult, who: Who) -> Option<Finding> {
     match (&result.acceptor, who) {
         (Acceptor::Translated { .. }, Who::Envoy) => None,
         (Acceptor::Translated { to, .. }, _) => {
@@ -171,10 +172,22 @@ fn judge_taken(policy: &Policy, result: &ProbeResult, who: Who) -> Option<Findin
         (Acceptor::Elsewhere, _) => {
             Some(Finding::unknown(KIND, Reason::ProbeTranslated, "the probe left this network namespace: it says nothing about the wire"))
         }
-        (Acceptor::Local { inode: 1.., .. }, Who::Other) => {
-            Some(Finding::fails(KIND, Reason::NotEnvoy, format!("the probe was accepted by another process than {}", policy.envoy_exe)))
+        (Acceptor::Local { inode: inode @ 1.., listener, .. }, Who::Other) => {
+            let finding =
+                Finding::fails(KIND, Reason::NotEnvoy, format!("the probe was accepted by another process than {}", policy.envoy_exe));
+            let thief = [Some(*inode), *listener].into_iter().flatten().find_map(|inode| holder(snapshot, inode));
+            Some(thief.map_or(finding.clone(), |thief| finding.with("thief", thief)))
         }
         _ => None,
+    }
+}
+
+/// The first known holder of a socket, by name.
+fn holder(snapshot: &Snapshot, inode: u64) -> Option<String> {
+    let owners = snapshot.owners.value()?;
+    match owners.holders.get(&inode)? {
+        Holders::Known { pids, .. } => pids.first().map(|pid| describe_process(owners, *pid)),
+        Holders::Unknown(_) => None,
     }
 }
 
@@ -191,7 +204,12 @@ fn by_outcome(policy: &Policy, result: &ProbeResult, who: Who) -> Finding {
         return Finding::holds(KIND);
     }
     let (reason, message) = failure(result);
-    Finding::fails(KIND, reason, message)
+    let finding = Finding::fails(KIND, reason, message);
+    match &result.outcome {
+        ProbeOutcome::TlsFailed(why) => finding.with("why", why),
+        ProbeOutcome::Answered { status, .. } => finding.with("status", status),
+        _ => finding,
+    }
 }
 
 /// Answered. Whoever answers like Envoy where the kernel could not be asked counts as Envoy: the header supports. Without even

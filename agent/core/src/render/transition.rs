@@ -80,11 +80,16 @@ fn down_line(prev: Option<&Verdict>, next: &Verdict) -> Line {
 }
 
 fn drain_line(prev: Option<&Verdict>, next: &Verdict, context: Context<'_>) -> Line {
-    let mut line = with_outcome(Line::new(Level::Info, "node DRAIN"), &next.node, next);
-    if let Some(drain) = context.drain.filter(|_| next.node.reason == Some(Reason::DrainRequested)) {
-        let until = drain.until_unix_ms.map_or_else(|| "undrain".to_owned(), render_rfc3339);
-        line = line.foreign("asked_by", &drain.by).foreign("why", &drain.reason).field("until", until);
-    }
+    let line = Line::new(Level::Info, "node DRAIN");
+    let line = match context.drain.filter(|_| next.node.reason == Some(Reason::DrainRequested)) {
+        Some(drain) => {
+            // The request itself tells more than the condition's evidence of it.
+            let until = drain.until_unix_ms.map_or_else(|| "undrain".to_owned(), render_rfc3339);
+            let (line, _) = with_place(line, &next.node, next);
+            line.foreign("asked_by", &drain.by).foreign("why", &drain.reason).field("until", until)
+        }
+        None => with_outcome(line, &next.node, next),
+    };
     with_past(line, prev, next)
 }
 
@@ -135,19 +140,25 @@ fn with_partial(line: Line, next: &Verdict) -> Line {
 
 /// Reason, ports, families, addresses, and the facts of the condition that gave the reason.
 fn with_outcome(line: Line, outcome: &Outcome, verdict: &Verdict) -> Line {
+    match with_place(line, outcome, verdict) {
+        (line, Some(condition)) => with_evidence(line, condition),
+        (line, None) => line,
+    }
+}
+
+/// Reason, ports, families and addresses, and the condition that gave the reason.
+fn with_place<'a>(line: Line, outcome: &Outcome, verdict: &'a Verdict) -> (Line, Option<&'a Condition>) {
     let line = line.field_if("reason", outcome.reason);
     let line = line.field_if("port", (!outcome.ports.is_empty()).then(|| join(&outcome.ports)));
-    let Some(reason) = outcome.reason else { return line };
+    let Some(reason) = outcome.reason else { return (line, None) };
     let concerned: Vec<&Condition> = verdict.conditions.iter().filter(|c| c.reason == Some(reason) && c.status != Status::True).collect();
     let families: BTreeSet<Family> = concerned.iter().filter_map(|condition| condition.front).map(|front| front.family).collect();
     let line = line.field_if("family", (!families.is_empty()).then(|| join(families)));
     let affected: Vec<IpAddr> =
         verdict.addresses.iter().filter(|a| a.outcome.reason == Some(reason) && a.outcome.state != State::Up).map(|a| a.address).collect();
     let line = line.field_if("addresses", (!affected.is_empty()).then(|| addresses(&affected)));
-    match concerned.iter().copied().min_by_key(|condition| (condition.status, matches!(condition.addresses, Concern::Some(_)))) {
-        Some(condition) => with_evidence(line, condition),
-        None => line,
-    }
+    let telling = concerned.iter().copied().min_by_key(|condition| (condition.status, matches!(condition.addresses, Concern::Some(_))));
+    (line, telling)
 }
 
 fn with_evidence(mut line: Line, condition: &Condition) -> Line {

@@ -1,0 +1,21 @@
+//! Scenarios: the ways in which a gateway node lies, each as facts over time and what people and balancers are told about it.
+//!
+//! A test is named after its fault; every judgement in it goes by way of a snapshot file's text, as `gwready explain` reads it.
+#![allow(missing_docs, unreachable_pub, reason = "a test crate has no users")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "a broken scenario must end its test")]
+
+mod node;
+mod watch;
+
+mod faults;
+
+mod alive_but_not_taking;
+mod answers;
+mod coming_and_going;
+mod envoys_control_path;
+mod every_reason;
+mod monitor_itself;
+mod over_time;
+mod partial_service;
+mod request_fails;
+mod somebody_else;
