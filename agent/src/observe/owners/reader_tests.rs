@@ -268,7 +268,8 @@ fn an_envoy_of_another_network_namespace_is_not_ours() {
 fn where_namespaces_are_hidden_only_an_envoy_that_holds_our_socket_counts_as_started() {
     let fake = FakeProc::new();
     for (pid, sockets) in [(501, &[][..]), (502, &[]), (503, &[(7, 9000)])] {
-        fake.write(&FakeProcess::new(pid, "cilium-envoy", sockets));
+        let start_ticks = crate::clock::boot().as_secs() * rustix::param::clock_ticks_per_second();
+        fake.write(&FakeProcess { start_ticks, ..FakeProcess::new(pid, "cilium-envoy", sockets) });
         std::fs::remove_file(fake.of(pid).join("ns/net")).unwrap();
     }
     let owners = Reader::new(&fake).settle(&listeners(&[9000]));
