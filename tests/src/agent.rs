@@ -85,6 +85,24 @@ impl AgentBuilder {
         Ok(path)
     }
 
+    /// `gwready ARGS --config FILE` inside the node, without a daemon, e.g. `["check", "--json"]`. Runs under the program given
+    /// by [`AgentBuilder::under`], as the daemon would.
+    pub fn command(&self, args: &[&str]) -> Result<Command> {
+        let gwready = paths::gwready()?;
+        let mut command = match self.under.split_first() {
+            Some((program, words)) => {
+                let mut command = self.node.command(program);
+                command.args(words).arg(gwready);
+                command
+            }
+            None => self.node.command(gwready),
+        };
+        forget_variables(&mut command, std::env::vars_os().map(|(name, _)| name));
+        command.args(args).arg("--config").arg(self.write_config()?);
+        command.envs(self.env.iter().map(|(key, value)| (key, value)));
+        Ok(command)
+    }
+
     /// Starts `gwready run`. Waits for nothing: see [`Agent::wait_state`].
     pub fn start(self) -> Result<Agent> {
         let config = self.write_config()?;

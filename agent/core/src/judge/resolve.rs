@@ -34,8 +34,9 @@ pub fn remember(memory: &mut Memory, subject: Subject, finding: &Finding, now: M
         Status::True | Status::False => *known = Known { status: Some(finding.status), reason: finding.reason, unknown_since: None },
         Status::Unknown => {
             known.unknown_since.get_or_insert(now);
-            if finding.lapses && known.status == Some(Status::True) {
-                // The proof was about a socket that is gone. It counts as disproven until there is new evidence.
+            if finding.lapses && known.status.is_some() {
+                // The proof was about a socket that is gone. It counts as disproven until there is new evidence, and a thief
+                // that is gone too must not be named any longer.
                 known.status = Some(Status::False);
                 known.reason = finding.reason;
             }

@@ -126,6 +126,9 @@ fn proof_of_a_socket_that_is_gone_does_not_cover_its_successor() {
     let kind = ConditionType::OwnedByEnvoy;
     let gone = Finding::unknown(kind, Reason::Unidentified, "").lapsing();
     assert_eq!(after(&Policy::default(), &[(truth(kind), Mono(0)), (gone.clone(), Mono(1))]), down(Reason::Unidentified));
+    let theft = Finding::fails(kind, Reason::ForeignOwner, "");
+    let after_theft = after(&Policy::default(), &[(theft, Mono(0)), (gone.clone(), Mono(1))]);
+    assert_eq!(after_theft, down(Reason::Unidentified), "still down, but not by a thief that is gone");
     // An agent that could never identify anything has no proof to lose: its lack of a privilege must not empty the pool.
     assert_eq!(after(&Policy::default(), &[(unknown(kind), Mono(0)), (gone, Mono(1))]), Effect::Blind);
 }

@@ -95,7 +95,7 @@ pub const RULES: [Rule; 20] = [
     unknown(Remembered::Never, Age::Over, Fallback::Closed, false, Counts::UpLoudly),
     unknown(Remembered::Never, Age::Over, Fallback::Closed, true, Counts::AgainstNow),
     lapsed(Remembered::True, Age::Held, Counts::AgainstNow),
-    lapsed(Remembered::False, Age::Held, Counts::AgainstRemembered),
+    lapsed(Remembered::False, Age::Held, Counts::AgainstNow),
     lapsed(Remembered::Never, Age::Over, Counts::UpLoudly),
 ];
 

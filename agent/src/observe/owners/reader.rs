@@ -40,6 +40,8 @@ pub struct OwnerReader {
     known: KnownPids,
     pods: PodNames,
     starts: Starts,
+    /// Every process was named once and none was an Envoy, and none has been seen since.
+    absent: bool,
 }
 
 impl std::fmt::Debug for OwnerReader {
@@ -65,6 +67,7 @@ impl OwnerReader {
             known: KnownPids::default(),
             pods,
             starts: Starts::default(),
+            absent: false,
         }
     }
 
@@ -254,16 +257,22 @@ impl OwnerReader {
     fn facts(&mut self, root: &ProcRoot, now: Mono, described: BTreeMap<u32, Process>, scanned: bool) -> Owners {
         let envoys = self.envoys(&described);
         let (at, boot) = (clock::mono(), clock::boot());
-        for process in envoys.iter().filter_map(|pid| described.get(pid)) {
+        // Where namespaces are hidden, any pod's Envoy might be ours: only one with a socket of ours counts, or a node full of
+        // other Envoys would look like one that restarts in a loop.
+        let ours = |process: &&Process| process.same_netns == Some(true) || self.sockets.holds_any(process.pid);
+        for process in envoys.iter().filter_map(|pid| described.get(pid)).filter(ours) {
             self.starts.note(process.pid, process.start_ticks, at, boot);
         }
         let named = scanned || self.last_walk.as_ref().is_some_and(|walked| walked.all_named && walked.begin >= now);
+        // New processes that there was no time to name do not undo the proof: on a busy node that would hide the cause of a
+        // down node again and again. An Envoy among them is found by a later read, or at once by the sockets that it holds.
+        self.absent = envoys.is_empty() && (named || self.absent);
         let processes = described.into_iter().filter(|(pid, _)| envoys.contains(pid) || self.sockets.holds_any(*pid)).collect();
         Owners {
             holders: self.sockets.holders(),
             processes,
             envoys,
-            envoys_complete: named && !self.sockets.beyond_sight(),
+            envoys_complete: (named || self.absent) && !self.sockets.beyond_sight(),
             envoy_starts: self.starts.list(),
             unprivileged_port_start: root.unprivileged_port_start(),
         }
