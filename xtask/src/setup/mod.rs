@@ -21,6 +21,8 @@ pub(crate) enum Group {
     Run,
     /// Everything that the tests use
     Test,
+    /// What `cargo xtask bench` and `soak` use
+    Bench,
 }
 
 /// Installs the parts of `group` that are missing.
@@ -33,6 +35,7 @@ pub(crate) fn install(group: Group) -> Result<()> {
     match group {
         Group::Build => return Ok(()),
         Group::Run => debian::install(debian::RUN)?,
+        Group::Bench => debian::install(debian::BENCH)?,
         Group::Test => {
             debian::install(debian::TEST)?;
             wheels::install(&wheels::CADDY)?;
