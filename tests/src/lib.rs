@@ -5,6 +5,7 @@
 //! stand in for a part that exists: what a test sees is decided by the kernel and by real programs.
 
 pub mod agent;
+pub mod bench;
 pub mod bigip;
 mod bootstrap;
 pub mod certificate;

@@ -134,9 +134,14 @@ impl Nginx {
     /// Starts it with these `listen` values, e.g. `80 reuseport` or `10.77.0.1:80`, and waits
     /// until it listens; an error with its words when it can't.
     pub fn start(node: &Node, listens: &[&str]) -> Result<Self> {
+        Self::start_answering(node, listens, "404")
+    }
+
+    /// As [`Nginx::start`], with another status for every request.
+    pub fn start_answering(node: &Node, listens: &[&str], status: &str) -> Result<Self> {
         let folder = node.fresh_path("nginx");
         fs::create_dir(&folder)?;
-        let config = write_nginx(&folder, listens)?;
+        let config = write_nginx(&folder, listens, status)?;
         let mut command = Command::new(paths::installed("nginx")?);
         command.arg("-e").arg(folder.join("error.log"));
         command.arg("-c").arg(&config);
@@ -159,7 +164,7 @@ impl Nginx {
     }
 }
 
-fn write_nginx(folder: &std::path::Path, listens: &[&str]) -> Result<PathBuf> {
+fn write_nginx(folder: &std::path::Path, listens: &[&str], status: &str) -> Result<PathBuf> {
     let dir = folder.display();
     let lines: String = listens.iter().map(|one| format!("listen {one};\n")).collect();
     let config = format!(
@@ -169,7 +174,7 @@ fn write_nginx(folder: &std::path::Path, listens: &[&str]) -> Result<PathBuf> {
          access_log off;\n\
          client_body_temp_path {dir}/body;\nproxy_temp_path {dir}/proxy;\n\
          fastcgi_temp_path {dir}/fastcgi;\nuwsgi_temp_path {dir}/uwsgi;\nscgi_temp_path {dir}/scgi;\n\
-         server {{\n{lines}return 404;\n}}\n}}\n"
+         server {{\n{lines}return {status};\n}}\n}}\n"
     );
     let path = folder.join("nginx.conf");
     fs::write(&path, config)?;

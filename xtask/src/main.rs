@@ -2,6 +2,7 @@
 //!
 //! Only reads the command line and hands over; each command lives in a module of its own.
 
+mod bench;
 mod build;
 mod ci;
 mod command;
@@ -41,6 +42,10 @@ enum Task {
     Run(run::Options),
     /// Set up, build, then run every test (root)
     Test(test::Options),
+    /// Measure the agent, built as it is shipped, beside its peers (root)
+    Bench(bench::Options),
+    /// Churn on a healthy node, without one wrong transition (root)
+    Soak(bench::Soak),
     /// Everything a change must pass: format, lints, docs, figures, tests
     Ci,
     /// Write the generated pages of docs/ anew
@@ -57,6 +62,8 @@ fn main() -> ExitCode {
         Task::Build { release } => build::all(build::Profile::from_flag(release)).map(drop),
         Task::Run(options) => run::run(&options),
         Task::Test(options) => test::run(&options),
+        Task::Bench(options) => bench::run(&options),
+        Task::Soak(options) => bench::soak(&options),
         Task::Ci => ci::run(),
         Task::Docs => docs::run(),
         Task::Image(options) => image::run(&options),

@@ -24,6 +24,8 @@ pub(crate) enum Group {
     Test,
     /// What the image needs: the build, and buildah
     Image,
+    /// What `cargo xtask bench` and `soak` use
+    Bench,
 }
 
 /// Installs the parts of `group` that are missing.
@@ -37,6 +39,7 @@ pub(crate) fn install(group: Group) -> Result<()> {
         Group::Build => return Ok(()),
         Group::Image => return debian::install(debian::IMAGE),
         Group::Run => debian::install(debian::RUN)?,
+        Group::Bench => debian::install(debian::BENCH)?,
         Group::Test => {
             debian::install(debian::TEST)?;
             wheels::install(&wheels::CADDY)?;
