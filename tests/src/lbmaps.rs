@@ -114,7 +114,11 @@ impl LbMaps {
 
     /// Removes a TCP frontend and its slots, in the writer's order: master, slots.
     pub fn remove(&mut self, address: IpAddr, port: u16) -> Result<()> {
-        let key = ServiceKey::master(address, port, 6);
+        self.remove_row(ServiceKey::master(address, port, 6))
+    }
+
+    /// Removes any frontend and its slots.
+    pub fn remove_row(&mut self, key: ServiceKey) -> Result<()> {
         let count = self.slots.remove(&key).context("no such frontend")?;
         for slot in 0..=count {
             let key = key.with_slot(slot);
