@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use aya::Pod;
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{Array, HashMap, Map, MapData};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuHashMap, PerCpuValues};
+use aya::util::nr_cpus;
 use gwready_core::lb::local::encode_key;
 use gwready_core::lb::service::{Service, ServiceKey, flag};
 
@@ -46,6 +47,7 @@ pub struct LbMaps {
     ranges4: LpmTrie<MapData, [u8; 8], u8>,
     endpoints: HashMap<MapData, [u8; 20], [u8; 48]>,
     config: Array<MapData, u64>,
+    metrics: PerCpuHashMap<MapData, [u8; 8], [u8; 16]>,
     next_id: u32,
     slots: Kept<ServiceKey, u16>,
 }
@@ -73,6 +75,11 @@ impl LbMaps {
                 let path = fresh(&globals, "cilium_runtime_config")?;
                 Array::<MapData, u64>::create(256, 0)?.pin(&path)?;
                 Array::try_from(opened(&path)?)?
+            },
+            metrics: {
+                let path = fresh(&globals, "cilium_metrics")?;
+                PerCpuHashMap::<MapData, [u8; 8], [u8; 16]>::create(1024, 0)?.pin(&path)?;
+                PerCpuHashMap::try_from(opened(&path)?)?
             },
             globals,
             next_id: 1,
@@ -148,6 +155,14 @@ impl LbMaps {
     /// Writes the agent's liveness stamp, monotonic nanoseconds.
     pub fn stamp(&mut self, nanoseconds: u64) -> Result<()> {
         Ok(self.config.set(1, nanoseconds, 0)?)
+    }
+
+    /// Writes a drop counter: `packets` on every processor. Reasons are those of Cilium's `DROP_*`.
+    pub fn count_drops(&mut self, reason: u8, packets: u64) -> Result<()> {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&packets.to_ne_bytes());
+        let cpus = nr_cpus().map_err(|(what, error)| anyhow::anyhow!("{what}: {error}"))?;
+        Ok(self.metrics.insert([reason, 1, 0, 0, 0, 0, 0, 0], PerCpuValues::try_from(vec![value; cpus])?, 0)?)
     }
 
     /// Fills the IPv4 services map with frontends of other addresses.

@@ -6,12 +6,13 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
 
 use crate::agent::{Agent, AgentBuilder};
 use crate::envoy::{Envoy, EnvoyBuilder};
 use crate::lbmaps::LbMaps;
 use crate::node::Node;
+use crate::wait::eventually;
 
 /// Bound of what an agent does within its own timers on a busy machine.
 pub const SOON: Duration = Duration::from_secs(10);
@@ -67,6 +68,21 @@ impl Scene {
         self.agent.wait_state_of(address, "state=up", SOON)
     }
 
+    /// Waits until the node is down for this reason.
+    pub fn wait_node_down(&mut self, reason: &str) -> Result<String> {
+        self.agent.wait_state(&format!("state=down reason={reason}"), SOON)
+    }
+
+    /// Waits until the node is up, all of it.
+    pub fn wait_node_up(&mut self) -> Result<()> {
+        eventually(SOON, || {
+            let line = self.agent.state_line()?;
+            ensure!(line.starts_with("state=up ") && !line.contains("partial="), "{line}");
+            Ok(())
+        })
+        .map_err(|error| anyhow!("{error:#}; the agent's log:\n{}", self.agent.log()))
+    }
+
     /// First of the node's IPv4 addresses.
     #[must_use]
     pub fn first(&self) -> IpAddr {
@@ -83,6 +99,30 @@ impl Scene {
 /// An agent that shows every recovery at once and probes often, all else by default: what is asserted is not how long it waits.
 pub fn quick(node: &Node) -> AgentBuilder {
     Agent::builder(node).set("timing.min_up", "0s").set("probe.interval", "500ms").set("probe.timeout", "500ms")
+}
+
+/// Waits until a condition has this reason in the metrics, at any front.
+pub fn wait_reason(agent: &Agent, kind: &str, reason: &str) -> Result<()> {
+    wait_sample(agent, "gwready_condition_reason", &[("type", kind), ("reason", reason)])
+}
+
+/// Waits until a condition is `true`, `false` or `unknown` in the metrics, at any front.
+pub fn wait_status(agent: &Agent, kind: &str, status: &str) -> Result<()> {
+    wait_sample(agent, "gwready_condition_status", &[("type", kind), ("status", status)])
+}
+
+/// Waits until a sample with these labels, of several, is 1.
+fn wait_sample(agent: &Agent, name: &str, labels: &[(&str, &str)]) -> Result<()> {
+    let wanted: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+    eventually(SOON, || {
+        let text = agent.metrics()?;
+        let is_one = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok()).is_some_and(|value: f64| value > 0.5);
+        let of_kind = |line: &&str| line.starts_with(name) && line.contains(&wanted[0]) && is_one(line);
+        let now: Vec<&str> = text.lines().filter(of_kind).collect();
+        ensure!(now.iter().any(|line| wanted.iter().all(|label| line.contains(label.as_str()))), "no {wanted:?} in {now:#?}");
+        Ok(())
+    })
+    .map_err(|error| anyhow!("{error:#}; the agent's log:\n{}", agent.log()))
 }
 
 /// Cilium's maps in the node, empty, where the agent looks for them.
