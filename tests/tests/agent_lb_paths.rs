@@ -31,7 +31,7 @@ fn ip(node: &Node, words: &str) {
 #[test]
 fn the_path_to_a_proxy_port_is_judged_piece_by_piece_and_takes_no_node_down_in_host_network_mode() {
     let (mut scene, mut maps) = Scene::up_with_maps().unwrap();
-    wait_reason(&scene.agent, "TproxyPath", "NotUsed").unwrap();
+    wait_status(&scene.agent, "TproxyPath", "true").unwrap();
     maps.add_l7(scene.first(), 80, PROXY_PORT).unwrap();
     wait_reason(&scene.agent, "TproxyPath", "ProxyPortClosed").unwrap();
     let first = scene.first();
@@ -56,7 +56,7 @@ fn the_path_to_a_proxy_port_is_judged_piece_by_piece_and_takes_no_node_down_in_h
     scene.wait_node_up().unwrap();
 
     maps.remove(first, 80).unwrap();
-    wait_reason(&scene.agent, "TproxyPath", "NotUsed").unwrap();
+    wait_status(&scene.agent, "TproxyPath", "true").unwrap();
 }
 
 #[test]
