@@ -3,7 +3,9 @@
 use super::super::serving_testing::{MS, endpoint, envoy, lost, observed, owned_by, queue, table, unread};
 use super::*;
 use crate::condition::Status::{self, False, True, Unknown};
-use crate::facts::sockets::Lookup;
+use crate::facts::Reading;
+use crate::facts::processes::{Process, Readable};
+use crate::facts::sockets::{Listener, Lookup};
 
 const NOW: Mono = Mono(100_000 * MS);
 /// Accepted by the Envoy of `node()`: it holds inode 1, the listener.
@@ -171,4 +173,16 @@ fn an_explicit_probe_counts_besides_the_built_in_one() {
     assert_eq!(finding.message, "shop.example/healthz answered 503, expected 200, 204");
     let alone = judge(&node(vec![explicit(200, 0)]));
     assert_eq!(alone.reason, Some(Reason::NotProbed), "an explicit probe does not stand for the built-in one");
+}
+
+#[test]
+fn a_foreign_listener_is_told_though_the_search_for_further_holders_was_not_whole() {
+    let mut snapshot = node(vec![result(ProbeOutcome::Reset, BY_OTHER, 1)]);
+    let Reading::Observed { value, .. } = &mut snapshot.owners else { unreachable!() };
+    let nginx = Process { exe: Readable::Is("nginx".to_owned()), ..envoy(9) };
+    value.processes.insert(9, nginx);
+    value.holders.insert(2, Holders::Known { pids: vec![9], complete: false });
+    let thief = Listener { mark: Some(0), transparent: Some(false), ..queue(2, 0, 128) };
+    snapshot.sockets = observed(table(&[thief]), NOW);
+    assert_eq!(judge(&snapshot).reason, Some(Reason::NotEnvoy));
 }

@@ -254,10 +254,7 @@ impl OwnerReader {
     fn facts(&mut self, root: &ProcRoot, now: Mono, described: BTreeMap<u32, Process>, scanned: bool) -> Owners {
         let envoys = self.envoys(&described);
         let (at, boot) = (clock::mono(), clock::boot());
-        // The namespace of a process that is about to end can't be read: where others can be told apart, such a one is not ours.
-        let tells = described.values().any(|process| process.same_netns.is_some());
-        let ours = |process: &&Process| process.same_netns == Some(true) || !tells;
-        for process in envoys.iter().filter_map(|pid| described.get(pid)).filter(ours) {
+        for process in envoys.iter().filter_map(|pid| described.get(pid)) {
             self.starts.note(process.pid, process.start_ticks, at, boot);
         }
         let named = scanned || self.last_walk.as_ref().is_some_and(|walked| walked.all_named && walked.begin >= now);
