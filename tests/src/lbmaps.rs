@@ -28,6 +28,8 @@ pub mod kind {
     pub const EXTERNAL_IP: (u8, u8) = (0x51, 0);
     /// A LoadBalancer ingress address.
     pub const LOAD_BALANCER: (u8, u8) = (0x60, 0);
+    /// A cluster address that is a node address by mistake, not reachable from outside.
+    pub const CLUSTER_IP: (u8, u8) = (0x00, 0);
     /// A LoadBalancer ingress address redirected to an L7 proxy port.
     pub const L7: (u8, u8) = (0x60, 0x04);
     /// The wildcard drop entry of a LoadBalancer address.

@@ -29,6 +29,7 @@ fn each_kind_of_entry_takes_its_address_down_and_leaves_the_others_up() {
         (kind::NODE_PORT, "NodePort"),
         (kind::EXTERNAL_IP, "ExternalIP"),
         (kind::LOAD_BALANCER, "LoadBalancerIP"),
+        (kind::CLUSTER_IP, "ClusterIP"),
     ];
     for (here, other) in addresses() {
         for (kind, reason) in kinds {
