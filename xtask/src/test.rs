@@ -37,6 +37,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .env("GWREADY_BIN", agent)
         .env("GWREADY_ENVOY", setup::envoy()?)
         .env("GWREADY_CADDY", setup::caddy()?)
+        .env("GWREADY_KUBERNETES_TOOLS", setup::kubernetes()?)
         .about("tests with namespaces and real parts")
         .watch(|line| failures.note(line))?;
     if unit && root {

