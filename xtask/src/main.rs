@@ -8,6 +8,7 @@ mod command;
 mod docs;
 mod failures;
 mod figures;
+mod image;
 mod place;
 mod run;
 mod setup;
@@ -44,6 +45,8 @@ enum Task {
     Ci,
     /// Write the generated pages of docs/ anew
     Docs,
+    /// The static binaries and the image of each architecture, with their bills of materials
+    Image(image::Options),
     /// The figures of the source tree that are held by a check
     Figures,
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Ci => ci::run(),
         Task::Docs => docs::run(),
+        Task::Image(options) => image::run(&options),
         Task::Figures => figures::check(),
     };
     match outcome {

@@ -30,6 +30,8 @@ pub(super) const TEST: &[Need] = &[
     ("iptables", "iptables"),
 ];
 
+pub(super) const IMAGE: &[Need] = &[("buildah", "buildah")];
+
 /// What fetching a Python wheel needs. pip is a module, so it is asked for itself.
 pub(super) const WHEELS: &[Need] = &[("python3", "python3"), (PIP, "python3-pip")];
 const PIP: &str = "python3 -m pip";

@@ -22,6 +22,8 @@ pub(crate) enum Group {
     Run,
     /// Everything that the tests use
     Test,
+    /// What the image needs: the build, and buildah
+    Image,
 }
 
 /// Installs the parts of `group` that are missing.
@@ -33,6 +35,7 @@ pub(crate) fn install(group: Group) -> Result<()> {
     linker::install()?;
     match group {
         Group::Build => return Ok(()),
+        Group::Image => return debian::install(debian::IMAGE),
         Group::Run => debian::install(debian::RUN)?,
         Group::Test => {
             debian::install(debian::TEST)?;
