@@ -64,7 +64,8 @@ fn panels_have_ids_of_their_own_and_do_not_overlap() {
 #[test]
 fn the_first_screen_says_which_nodes_since_when_and_why() {
     let dashboard = dashboard();
-    let first: Vec<&Value> = dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["gridPos"]["y"].as_u64().unwrap() < 16).collect();
+    let first: Vec<&Value> =
+        dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["gridPos"]["y"].as_u64().unwrap() < 16).collect();
     let table = first.iter().find(|panel| panel["type"] == "table").unwrap();
     let texts: Vec<&str> = table["targets"].as_array().unwrap().iter().map(|target| target["expr"].as_str().unwrap()).collect();
     assert!(texts.iter().any(|text| text.contains("gwready:not_up_reason")), "why");

@@ -45,8 +45,10 @@ fn the_unit_tests_notice_a_rule_that_never_fires() {
 fn every_alert_fires_in_a_unit_test() {
     let tests = &objects(&read(&deploy("prometheus/tests.yaml")))[0];
     let cases = tests["tests"].as_array().unwrap().iter().filter_map(|test| test["alert_rule_test"].as_array()).flatten();
-    let fired: Vec<&str> =
-        cases.filter(|case| case["exp_alerts"].as_array().is_some_and(|list| !list.is_empty())).filter_map(|case| case["alertname"].as_str()).collect();
+    let fired: Vec<&str> = cases
+        .filter(|case| case["exp_alerts"].as_array().is_some_and(|list| !list.is_empty()))
+        .filter_map(|case| case["alertname"].as_str())
+        .collect();
     let alerts = names("alert");
     assert!(alerts.len() > 10);
     for alert in alerts {

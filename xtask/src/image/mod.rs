@@ -107,14 +107,7 @@ struct Made {
     image: Option<String>,
 }
 
-fn make(
-    architecture: Architecture,
-    options: &Options,
-    object: &Path,
-    origin: &Origin,
-    output: &Path,
-    build_folder: &Path,
-) -> Result<Made> {
+fn make(architecture: Architecture, options: &Options, object: &Path, origin: &Origin, output: &Path, build_folder: &Path) -> Result<Made> {
     std::fs::create_dir_all(output)?;
     let binary = output.join(format!("gwready-{}", architecture.name()));
     binary::build(architecture, object, origin.committed, build_folder, &binary)?;
