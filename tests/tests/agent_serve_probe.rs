@@ -53,12 +53,14 @@ fn a_listener_that_packets_cannot_reach_over_loopback_is_refused_to_the_probe_al
 #[test]
 fn an_answer_of_another_process_is_told_by_the_probe_too() {
     let node = Node::new().unwrap();
+    let https = Listener { ports: vec![443], ..Listener::gateway() };
+    let mut envoy = Envoy::builder(&node).listeners(vec![https]).start().unwrap();
     let thief = Thief::at(&node, ANY, 80).start().unwrap();
     let mut agent = of_port_80(&node);
     wait_reason(&agent, "Responding", "NotEnvoy").unwrap();
     agent.wait_state("state=down reason=ForeignOwner port=80", SOON).unwrap();
     drop(thief);
-    let _envoy = Envoy::start(&node).unwrap();
+    envoy.set_listeners(&[Listener::gateway()]).unwrap();
     agent.wait_state("state=up", SOON).unwrap();
 }
 

@@ -37,17 +37,20 @@ impl Victim {
         Ok(Self { stand, address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()), _folder: folder })
     }
 
-    /// The quickest of three good probes: what the port costs, not what else runs on this machine.
+    /// Every probe is answered, and half of them within the promised time: what the port costs, not what else runs on
+    /// this machine.
     fn answers_in_time(&self, when: &str) -> Result<()> {
-        let mut fastest = Duration::MAX;
-        for _ in 0..3 {
-            let begin = Instant::now();
-            let line = probe(self.address, Duration::from_secs(3)).map_err(|error| anyhow!("{when}: {error}"))?;
-            ensure!(line.starts_with("state=up "), "{when}: {line}");
-            fastest = fastest.min(begin.elapsed());
-        }
-        ensure!(fastest < PROMISED, "{when}: {fastest:?}");
+        let mut waits = (0..11).map(|_| self.probe(when)).collect::<Result<Vec<_>>>()?;
+        waits.sort_unstable();
+        ensure!(waits[5] < PROMISED, "{when}: {waits:?}");
         Ok(())
+    }
+
+    fn probe(&self, when: &str) -> Result<Duration> {
+        let begin = Instant::now();
+        let line = probe(self.address, Duration::from_secs(3)).map_err(|error| anyhow!("{when}: {error}"))?;
+        ensure!(line.starts_with("state=up "), "{when}: {line}");
+        Ok(begin.elapsed())
     }
 
     fn status(&self, key: &str) -> Result<u64> {
@@ -107,7 +110,7 @@ fn a_thousand_clients_that_never_finish_their_headers() -> Result<()> {
             Ok(())
         })
     };
-    for _ in 0..20 {
+    for _ in 0..5 {
         victim.answers_in_time("beside 1,000 slow clients")?;
     }
     victim.stays_small()?;
@@ -143,11 +146,14 @@ fn a_flood_of_connections_with_64_descriptors() -> Result<()> {
             Ok(())
         })
     };
-    while made.load(Ordering::Relaxed) < 5000 && !flood.is_finished() {
-        victim.answers_in_time("in a flood with 64 descriptors")?;
+    let mut waits = Vec::new();
+    while (made.load(Ordering::Relaxed) < 5000 || waits.len() < 100) && !flood.is_finished() {
+        waits.push(victim.probe("in a flood with 64 descriptors")?);
     }
     stop.store(true, Ordering::Relaxed);
     flood.join().map_err(|_| anyhow!("flood panicked"))??;
+    waits.sort_unstable();
+    ensure!(waits[waits.len() / 2] < PROMISED, "half of {} probes took {:?} and more", waits.len(), waits[waits.len() / 2]);
     victim.stays_small()?;
     victim.recovers_to(before)
 }

@@ -1,7 +1,7 @@
 //! The serving thread: one epoll, no other wait, no allocation per request that comes in one piece.
 //!
-//! A connection whose request is there when it is accepted is answered at once and only then waited for, so that a busy
-//! port costs accept, recv, getsockname, send, shutdown, epoll_ctl, recv and close per request.
+//! A connection whose request is there when it is accepted is answered at once, looked at once more on the next turn, and
+//! only then waited for: a busy port costs accept, recv, getsockname, send, shutdown, recv and close per request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -43,6 +43,8 @@ pub(super) struct EventLoop {
     pub(super) unready: Unready,
     pub(super) limits: Limits,
     connections: Connections<Connection>,
+    /// Not registered with epoll yet: looked at once more first, because most are done by then.
+    fresh: Vec<Connection>,
     noticed: Noticed,
     paused_until: Option<Mono>,
     input: Vec<u8>,
@@ -73,6 +75,7 @@ impl EventLoop {
             unready,
             limits,
             connections: Connections::new(),
+            fresh: Vec::new(),
             noticed: Noticed::default(),
             paused_until: None,
             input: vec![0; 16 * 1024],
@@ -96,7 +99,7 @@ impl EventLoop {
         self.listeners.clear();
         let end = clock::mono().plus(self.limits.finish);
         _ = epoll::delete(&self.epoll, &self.control.wake);
-        while self.connections.len() > 0 && clock::mono() < end {
+        while self.open() > 0 && clock::mono() < end {
             self.turn(&mut events, Some(end))?;
         }
         Ok(())
@@ -106,12 +109,16 @@ impl EventLoop {
     fn turn(&mut self, events: &mut Vec<epoll::Event>, end: Option<Mono>) -> io::Result<()> {
         let next = [end, self.paused_until, self.connections.first().map(|(deadline, _)| deadline)].into_iter().flatten().min();
         // Rounded up to the millisecond, so that the wait never ends just before its deadline and spins.
-        let timeout = next.map(|next| timespec(next.since(clock::mono()).saturating_add(Duration::from_micros(999))));
+        let timeout = match self.fresh.is_empty() {
+            true => next.map(|next| timespec(next.since(clock::mono()).saturating_add(Duration::from_micros(999)))),
+            false => Some(timespec(Duration::ZERO)),
+        };
         events.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
+        self.look_at_fresh();
         for event in events.iter() {
             match event.data.u64() {
                 WAKE => {}
@@ -136,7 +143,7 @@ impl EventLoop {
                     self.stats.count_accepted();
                     let own = peer.is_some_and(|peer| self.control.is_own(peer.port()));
                     let connection = Connection::new(socket, peer_ip(peer), own, clock::mono());
-                    if self.connections.len() >= self.limits.connections {
+                    if self.open() >= self.limits.connections {
                         self.make_room();
                     }
                     self.serve_new(connection, kind);
@@ -162,15 +169,38 @@ impl EventLoop {
                 connection.reply(line.as_bytes(), &self.limits, now)
             }
         };
-        if let Some(deadline) = self.follow(&mut connection, next, now) {
-            let slot = self.connections.reserve(connection.peer);
-            let token = u64::try_from(slot).unwrap_or(u64::MAX - FIRST_CONNECTION) + FIRST_CONNECTION;
-            match epoll::add(&self.epoll, &connection.socket, epoll::EventData::new_u64(token), epoll::EventFlags::IN) {
-                Ok(()) => self.connections.put(slot, deadline, connection),
-                Err(_) => self.connections.release(slot),
+        if self.follow(&mut connection, next, now).is_some() {
+            self.fresh.push(connection);
+        }
+        self.stats.set_open(self.open());
+    }
+
+    fn open(&self) -> usize {
+        self.connections.len() + self.fresh.len()
+    }
+
+    /// A second look at each new connection. On a busy port the client has closed by now, and epoll never hears of it.
+    fn look_at_fresh(&mut self) {
+        let now = clock::mono();
+        for mut connection in std::mem::take(&mut self.fresh) {
+            let next = connection.read(&mut self.input, &self.limits, now);
+            let answers = matches!(next, Next::Answer(_));
+            match self.follow(&mut connection, next, now) {
+                None => drop(connection),
+                Some(_) if answers => self.fresh.push(connection),
+                Some(deadline) => self.register(deadline, connection),
             }
         }
-        self.stats.set_open(self.connections.len());
+        self.stats.set_open(self.open());
+    }
+
+    fn register(&mut self, deadline: Mono, connection: Connection) {
+        let slot = self.connections.reserve(connection.peer);
+        let token = u64::try_from(slot).unwrap_or(u64::MAX - FIRST_CONNECTION) + FIRST_CONNECTION;
+        match epoll::add(&self.epoll, &connection.socket, epoll::EventData::new_u64(token), epoll::EventFlags::IN) {
+            Ok(()) => self.connections.put(slot, deadline, connection),
+            Err(_) => self.connections.release(slot),
+        }
     }
 
     fn readable(&mut self, slot: usize) {
@@ -190,7 +220,7 @@ impl EventLoop {
                 self.connections.release(slot);
             }
         }
-        self.stats.set_open(self.connections.len());
+        self.stats.set_open(self.open());
         deadline.is_none()
     }
 
@@ -260,6 +290,11 @@ impl EventLoop {
     /// Lets connections of the peer that holds most expire now until one is gone; false if there is none.
     fn make_room(&mut self) -> bool {
         let now = clock::mono();
+        let before = self.open();
+        self.look_at_fresh();
+        if self.open() < before {
+            return true;
+        }
         for _ in 0..=self.connections.len() {
             let Some(slot) = self.connections.first_of_the_greediest() else { return false };
             self.stats.count_expired_early();

@@ -45,7 +45,7 @@ fn fault_1_the_rejection_survives_a_restart_of_the_agent() {
     watch.told(
         "state=down node=worker-1 address=10.0.0.11 reason=ListenerRejected port=8443 ports=80,443,8443",
         &["10.0.0.11:80 up", "10.0.0.11:443 up", "10.0.0.11:8443 down ListenerRejected"],
-        "WARN node DOWN reason=ListenerRejected port=8443 family=ipv4 addresses=10.0.0.11 envoy=\"error adding listener: 'team/cilium-gateway-public/listener' has\" listener=team/cilium-gateway-public/listener",
+        "WARN node DOWN reason=ListenerRejected port=8443 family=ipv4 addresses=10.0.0.11 envoy=\"has duplicate address '0.0.0.0:8443' as existing listener\" listener=team/cilium-gateway-public/listener",
     );
 }
 
