@@ -138,31 +138,66 @@ pub struct Finding {
     /// no longer counts.
     #[serde(default)]
     pub lapses: bool,
+    /// Only for Unknown, where a condition joins several sources: reasons whose own source was read and no longer shows them, so that a
+    /// remembered False for one of these no longer counts though another source is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refutes: Vec<Reason>,
 }
 
 impl Finding {
     /// The statement holds.
     #[must_use]
     pub fn holds(kind: ConditionType) -> Self {
-        Self { kind, status: Status::True, reason: None, message: String::new(), evidence: Evidence::new(), lapses: false }
+        Self {
+            kind,
+            status: Status::True,
+            reason: None,
+            message: String::new(),
+            evidence: Evidence::new(),
+            lapses: false,
+            refutes: Vec::new(),
+        }
     }
 
     /// The statement is disproven, for this reason.
     #[must_use]
     pub fn fails(kind: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
-        Self { kind, status: Status::False, reason: Some(reason), message: message.into(), evidence: Evidence::new(), lapses: false }
+        Self {
+            kind,
+            status: Status::False,
+            reason: Some(reason),
+            message: message.into(),
+            evidence: Evidence::new(),
+            lapses: false,
+            refutes: Vec::new(),
+        }
     }
 
     /// Evidence is missing, for this reason.
     #[must_use]
     pub fn unknown(kind: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
-        Self { kind, status: Status::Unknown, reason: Some(reason), message: message.into(), evidence: Evidence::new(), lapses: false }
+        Self {
+            kind,
+            status: Status::Unknown,
+            reason: Some(reason),
+            message: message.into(),
+            evidence: Evidence::new(),
+            lapses: false,
+            refutes: Vec::new(),
+        }
     }
 
     /// Marks that earlier proof no longer applies.
     #[must_use]
     pub const fn lapsing(mut self) -> Self {
         self.lapses = true;
+        self
+    }
+
+    /// Marks reasons that no longer hold, whatever else is unknown.
+    #[must_use]
+    pub fn refuting(mut self, reasons: impl IntoIterator<Item = Reason>) -> Self {
+        self.refutes.extend(reasons);
         self
     }
 

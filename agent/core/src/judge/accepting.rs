@@ -54,7 +54,8 @@ pub fn judge_accepting(policy: &Policy, snapshot: &Snapshot, memory: &Memory, en
         return finding;
     }
     if owners.is_none_or(|owners| owners.is_empty()) {
-        return Finding::unknown(KIND, Reason::QueuesUnreadable, "the queues move, but the state of the process behind them can't be read");
+        return Finding::unknown(KIND, Reason::QueuesUnreadable, "the queues move, but the state of the process behind them can't be read")
+            .refuting([Reason::QueueStuck, Reason::WorkerStuck]);
     }
     overloaded(queues, &group, now).unwrap_or_else(|| Finding::holds(KIND))
 }

@@ -47,7 +47,10 @@ pub fn judge_envoy_live(policy: &Policy, snapshot: &Snapshot, now: Mono) -> Find
         return finding;
     }
     let Some(admin) = snapshot.envoy.value() else {
-        return Finding::unknown(KIND, Reason::AdminUnreachable, admin_detail(snapshot));
+        let unknown = Finding::unknown(KIND, Reason::AdminUnreachable, admin_detail(snapshot));
+        // The processes tell of starts and ends without the admin interface: an Envoy that came back is not absent for ever.
+        let seen = snapshot.owners.value().is_some_and(|owners| live_envoys(owners).next().is_some());
+        return if seen { unknown.refuting([Reason::EnvoyNotRunning, Reason::EnvoyRestarting, Reason::EnvoyTerminating]) } else { unknown };
     };
     match admin.state {
         ServerState::Draining => Finding::fails(

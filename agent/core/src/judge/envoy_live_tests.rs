@@ -158,3 +158,12 @@ fn envoys_own_eacces_is_evidence_enough() {
     assert!(refused("cannot bind '0.0.0.0:80': Permission denied").unwrap()["envoy"].contains("Permission denied"));
     assert_eq!(refused("cannot bind '0.0.0.0:80': Address already in use"), None);
 }
+
+#[test]
+fn an_envoy_that_is_seen_again_is_not_absent_though_its_admin_is_silent() {
+    let back = judge_envoy_live(&Policy::default(), &Snapshot { envoy: lost("no such file"), ..running() }, NOW);
+    assert_eq!(back.reason, Some(Reason::AdminUnreachable));
+    assert!(back.refutes.contains(&Reason::EnvoyNotRunning) && !back.refutes.contains(&Reason::EnvoyDraining));
+    let blind = Snapshot { envoy: lost("no such file"), owners: lost("no /proc"), ..running() };
+    assert_eq!(judge_envoy_live(&Policy::default(), &blind, NOW).refutes, []);
+}

@@ -15,6 +15,7 @@ use crate::condition::{ConditionType, Finding, Status};
 use crate::facts::Snapshot;
 use crate::facts::sockets::Listener;
 use crate::net::Endpoint;
+use crate::reason::Reason;
 
 const KIND: ConditionType = ConditionType::NotIntercepted;
 
@@ -24,10 +25,43 @@ pub fn judge_intercepted(snapshot: &Snapshot, endpoint: Endpoint, is_envoy: impl
     let endpoint = Endpoint { address: endpoint.address.to_canonical(), port: endpoint.port };
     let findings = [
         Some(rows::judge_rows(snapshot, endpoint, &is_envoy)),
-        sk_lookup_finding(snapshot, endpoint, &is_envoy),
+        sk_lookup_finding(snapshot, endpoint, &is_envoy).or_else(|| without_lookups(snapshot)),
         netfilter::judge_netfilter(snapshot, endpoint),
     ];
-    findings.into_iter().flatten().reduce(worse).unwrap_or_else(|| Finding::holds(KIND))
+    let refuted = refuted(snapshot, &findings);
+    let finding = findings.into_iter().flatten().reduce(worse).unwrap_or_else(|| Finding::holds(KIND));
+    if finding.status == Status::Unknown { finding.refuting(refuted) } else { finding }
+}
+
+/// The lookups were lost: whether a program steers the endpoint can't be told until they are back.
+fn without_lookups(snapshot: &Snapshot) -> Option<Finding> {
+    let lost = snapshot.sockets.unavailable()?;
+    Some(Finding::unknown(KIND, Reason::SocketsUnreadable, lost.detail.clone()))
+}
+
+/// The reasons of those hooks that were read and let the connection through.
+fn refuted(snapshot: &Snapshot, [rows, sk_lookup, netfilter]: &[Option<Finding>; 3]) -> Vec<Reason> {
+    const ROWS: [Reason; 7] = [
+        Reason::WildcardDrop,
+        Reason::HostPort,
+        Reason::NodePort,
+        Reason::ExternalIP,
+        Reason::LoadBalancerIP,
+        Reason::ClusterIP,
+        Reason::RedirectedToProxy,
+    ];
+    let holds = |finding: &Option<Finding>| finding.as_ref().is_some_and(|finding| finding.status == Status::True);
+    let mut refuted = Vec::new();
+    if holds(rows) {
+        refuted.extend(ROWS);
+    }
+    if sk_lookup.is_none() && snapshot.sockets.value().is_some() {
+        refuted.push(Reason::SkLookup);
+    }
+    if holds(netfilter) {
+        refuted.extend([Reason::NetfilterRedirect, Reason::NetfilterDrop]);
+    }
+    refuted
 }
 
 /// The finding that decides: False before Unknown before True, then the more causal reason. Two that hold keep both evidences.

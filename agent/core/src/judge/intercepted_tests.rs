@@ -339,3 +339,17 @@ fn a_mapped_address_is_the_ipv4_address_on_the_wire() {
     let finding = judge_intercepted(&snapshot(entry(0x48, 0, &[(pod(), 8080)])), mapped, |_| Some(true));
     assert_eq!(finding.reason, Some(Reason::HostPort));
 }
+
+#[test]
+fn a_hook_that_was_read_refutes_its_reasons_while_another_is_missing() {
+    let mut without_maps = snapshot(empty());
+    without_maps.lb.v4 = unavailable(Why::Permission);
+    without_maps.sockets = observed(SocketTable::default());
+    let finding = judged(&without_maps);
+    assert_eq!((finding.status, finding.refutes), (Status::Unknown, vec![Reason::SkLookup]));
+    let mut without_sockets = snapshot(empty());
+    without_sockets.sockets = unavailable(Why::Failed);
+    let finding = judged(&without_sockets);
+    assert_eq!((finding.status, finding.reason), (Status::Unknown, Some(Reason::SocketsUnreadable)), "no steering was disproven");
+    assert!(finding.refutes.contains(&Reason::HostPort) && !finding.refutes.contains(&Reason::SkLookup));
+}

@@ -34,6 +34,11 @@ pub fn remember(memory: &mut Memory, subject: Subject, finding: &Finding, now: M
         Status::True | Status::False => *known = Known { status: Some(finding.status), reason: finding.reason, unknown_since: None },
         Status::Unknown => {
             known.unknown_since.get_or_insert(now);
+            if known.status == Some(Status::False) && known.reason.is_some_and(|reason| finding.refutes.contains(&reason)) {
+                // Its own source was read again and does not show it; what is missing is another one, of which nothing is known.
+                known.status = None;
+                known.reason = None;
+            }
             if finding.lapses && known.status == Some(Status::True) {
                 // The proof was about a socket that is gone. It counts as disproven until there is new evidence.
                 known.status = Some(Status::False);

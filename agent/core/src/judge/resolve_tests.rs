@@ -173,3 +173,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_false_that_its_own_source_refutes_does_not_outlive_it_for_want_of_another_source() {
+    let kind = ConditionType::NotIntercepted;
+    let refuting = |reason| unknown(kind).refuting([reason]);
+    let policy = Policy::default();
+    assert_eq!(after(&policy, &[(falsehood(kind), Mono(0)), (refuting(Reason::HostPort), Mono(1))]), Effect::Blind);
+    assert_eq!(
+        after(&policy, &[(falsehood(kind), Mono(0)), (refuting(Reason::SkLookup), Mono(1))]),
+        down(Reason::HostPort),
+        "another reason"
+    );
+    assert_eq!(after(&policy, &[(truth(kind), Mono(0)), (refuting(Reason::HostPort), Mono(1))]), Effect::Kept, "a True stays what it was");
+    let and_lost = [(falsehood(kind), Mono(0)), (refuting(Reason::HostPort), Mono(1)), (unknown(kind), HELD_TOO_LONG)];
+    assert_eq!(after(&policy, &and_lost), Effect::Blind);
+}
