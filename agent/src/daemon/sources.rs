@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use gwready_core::facts::Snapshot;
 use gwready_core::facts::processes::Holders;
 use gwready_core::facts::sockets::Listener;
+use gwready_core::facts::steering::TproxyRoutes;
 use gwready_core::judge::select;
+use gwready_core::lb::frontends::proxy_ports;
 use gwready_core::memory::Memory;
 use gwready_core::net::Endpoint;
 use gwready_core::plan::ReadPlan;
@@ -95,13 +97,16 @@ impl Sources {
             snapshot.lb = self.lb.read(&plan);
             snapshot.cilium_agent = self.cilium_agent.read();
         }
-        if scope.addresses || snapshot.tproxy.window().is_none() {
+        let path = scope.addresses || tproxy_is_due(snapshot, scope.sockets);
+        if path {
             let frontends = snapshot.lb.l7.value().cloned().unwrap_or_default();
             snapshot.tproxy = self.tproxy.read(&plan, &frontends);
         }
         if scope.sockets || snapshot.sockets.window().is_none() {
             snapshot.sockets = self.sockets.read(&plan);
             snapshot.steering = read_sk_lookup();
+        }
+        if scope.sockets || path || snapshot.owners.window().is_none() {
             snapshot.owners = self.owners.read(&listeners(snapshot));
         }
         plan
@@ -178,6 +183,15 @@ impl Sources {
             background.queues.watch(&memory.plan.ports, memory.queues.suspects());
         }
     }
+}
+
+/// Whether the TPROXY path must be read although no rule or route changed: never read, a proxy port in use was not looked up, or
+/// its listener may have changed since (no event tells of listeners of ports that are not expected ones).
+fn tproxy_is_due(snapshot: &Snapshot, sockets: bool) -> bool {
+    let in_use = snapshot.lb.l7.value().map(|frontends| proxy_ports(frontends)).unwrap_or_default();
+    let unasked = |path: &TproxyRoutes| in_use.iter().any(|&(family, port)| path.proxy(family, port).is_none());
+    let never = snapshot.tproxy.window().is_none();
+    never || (sockets && !in_use.is_empty()) || snapshot.tproxy.value().is_some_and(unasked)
 }
 
 /// Every socket of the table: LISTEN rows, whatever the lookups picked (an sk_lookup program may pick a socket of another

@@ -10,9 +10,10 @@ use crate::facts::processes::{Holders, Owners, Process, Readable, RunState};
 use crate::facts::sockets::Listener;
 use crate::policy::Policy;
 
-/// `SO_MARK` of the gateway listeners that Cilium's Envoy opens (cilium/proxy `cilium/bpf_metadata.cc`, older `socket_option.h`). The policy
-/// proxy's own ports on loopback may carry 0xa00: they are no fronts.
+/// `SO_MARK` of the gateway listeners that Cilium's Envoy opens (cilium/proxy `cilium/bpf_metadata.cc`, older `socket_option.h`).
 pub const ENVOY_MARK: u32 = 0xb00;
+/// `SO_MARK` that the policy proxy's ports may carry instead: proxy ports on loopback, to which TPROXY leads, never fronts.
+pub const ENVOY_INGRESS_MARK: u32 = 0xa00;
 
 /// The answer for one listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +88,9 @@ pub enum Fingerprint {
 /// Compares a socket with the listeners that Cilium's Envoy opens.
 #[must_use]
 pub fn fingerprint(listener: &Listener) -> Fingerprint {
-    let mark_differs = listener.mark.is_some_and(|mark| mark != ENVOY_MARK);
+    let is_proxy_port = listener.address.to_canonical().is_loopback();
+    let is_ours = |mark| mark == ENVOY_MARK || (mark == ENVOY_INGRESS_MARK && is_proxy_port);
+    let mark_differs = listener.mark.is_some_and(|mark| !is_ours(mark));
     if mark_differs || listener.transparent == Some(false) || listener.uid != 0 {
         Fingerprint::Contradicts
     } else if listener.mark.is_some() {

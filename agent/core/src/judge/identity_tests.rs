@@ -122,6 +122,14 @@ fn fingerprint_table() {
 }
 
 #[test]
+fn proxy_ports_on_loopback_may_carry_the_ingress_mark() {
+    let at = |address: &str| Listener { address: address.parse().unwrap(), ..listener(Some(0xa00), Some(true), 0) };
+    for (address, expected) in [("127.0.0.1", Fingerprint::Matches), ("::1", Fingerprint::Matches), ("0.0.0.0", Fingerprint::Contradicts)] {
+        assert_eq!(fingerprint(&at(address)), expected, "{address}");
+    }
+}
+
+#[test]
 fn exe_and_fingerprint_agree_is_envoy() {
     assert_eq!(with_maps(&[process(10, 9, Some("cilium-envoy"))], &matching()), envoy(10));
 }
