@@ -171,7 +171,7 @@ pub fn render_body(answer: &Answer<'_>, settings: &AnswerSettings, limit: usize)
     body
 }
 
-/// `Type[ port/family] False|Unknown[ Reason][ (addresses)][: message]`. Has no `=` at all, so it can't forge a token.
+/// `Type[ port/family] False|Unknown[ Reason][ by thief][ (addresses)][: message]`. Has no `=` at all, so it can't forge a token.
 fn render_detail_line(condition: &Condition) -> String {
     let mut line = String::with_capacity(96);
     line.push_str(condition.kind.as_str());
@@ -181,6 +181,10 @@ fn render_detail_line(condition: &Condition) -> String {
     _ = write!(line, " {:?}", condition.status);
     if let Some(reason) = condition.reason {
         _ = write!(line, " {reason}");
+    }
+    // Before the message, which is cut: who it is, is what a person looks for first.
+    if let Some(thief) = condition.evidence.get("thief").filter(|_| condition.status == Status::False) {
+        _ = write!(line, " by {}", sanitise(thief));
     }
     if let Concern::Some(addresses) = &condition.addresses {
         let shown: Vec<String> = addresses.iter().take(4).map(IpAddr::to_string).collect();

@@ -187,6 +187,9 @@ fn detail_has_one_line_for_each_condition_that_is_not_true() {
          NotIntercepted 80/ipv4 False HostPort (10.0.0.11): pod a/b state:up??(10.42.1.7:80)\n\
          ConfigCurrent Unknown AdminUnreachable\n"
     );
+    verdict.conditions[1].evidence.insert("thief".to_owned(), "pod a/b (10.42.1.7:80)".to_owned());
+    let answered = answer(Some(&verdict), &settings(), Some(A), None, Mono(11 * SECOND)).expect("answered");
+    assert!(render_body(&answered, &settings(), 1200).contains("False HostPort by pod a/b (10.42.1.7:80) (10.0.0.11): "));
     let quiet = AnswerSettings { detail: false, ..settings() };
     assert_eq!(render_body(&answered, &quiet, 1200).lines().count(), 1);
     assert_eq!(render_body(&answered, &settings(), 90).lines().count(), 1, "no room for any line");
