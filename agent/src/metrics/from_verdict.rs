@@ -1,6 +1,7 @@
 //! Gauges of the verdict: states and conditions, one-hot.
 
 use gwready_core::condition::Status;
+use gwready_core::reason::Reason;
 use gwready_core::verdict::{Outcome, State, Verdict};
 
 use super::catalog as of;
@@ -59,9 +60,10 @@ fn condition_status(verdict: &Verdict) -> Family {
 
 fn condition_reason(verdict: &Verdict) -> Family {
     let mut family = Family::new(&of::CONDITION_REASON);
-    for condition in verdict.conditions.iter().filter(|condition| condition.status != Status::True) {
+    for condition in &verdict.conditions {
         let (port, family_word) = place(condition.front);
-        if let Some(reason) = condition.reason {
+        // A remark on True counts too (`Overloaded`); that a path is not used is no remark that anybody waits for.
+        if let Some(reason) = condition.reason.filter(|reason| *reason != Reason::NotUsed) {
             family.push(&[condition.kind.as_str(), &port, family_word, reason.as_str()], 1.0);
         }
     }

@@ -6,7 +6,7 @@ use aya::maps::{MapData, PerCpuHashMap};
 use gwready_core::facts::Reading;
 use gwready_core::facts::platform::DatapathDrops;
 use gwready_core::lb::layout::METRICS;
-use gwready_core::lb::metrics::{add, decode_count};
+use gwready_core::lb::metrics::{LABELS, OTHER, add, decode_count};
 use gwready_core::time::Window;
 
 use super::error::io_error;
@@ -46,7 +46,8 @@ impl DropsReader {
 
     fn read_sums(&mut self) -> Result<BTreeMap<&'static str, u64>, PinError> {
         let globals = globals(&self.paths)?;
-        let mut sums = BTreeMap::new();
+        // Reasons that have not dropped yet have no row, but a count: zero.
+        let mut sums: BTreeMap<&'static str, u64> = LABELS.iter().map(|(_, label)| (*label, 0)).chain([(OTHER, 0)]).collect();
         for row in self.metrics.map(&globals)?.iter().take(ROWS) {
             let (key, values) = row.map_err(|error| PinError::Read { pin: METRICS.pin, source: io_error(error) })?;
             add(&mut sums, &key, values.iter().map(decode_count).fold(0, u64::saturating_add));
