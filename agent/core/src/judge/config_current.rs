@@ -23,7 +23,7 @@ pub struct Rejected {
 
 impl Rejected {
     fn of(admin: &EnvoyAdmin, listener: &EnvoyListener) -> Option<Self> {
-        let sentence = listener.error.clone()?;
+        let sentence = cause(listener.error.as_deref()?, &listener.name).to_owned();
         let is_duplicate = sentence.contains("duplicate address");
         let has_one_of = |other: &&EnvoyListener| {
             other.active && other.name != listener.name && other.ports.iter().any(|port| listener.rejected_ports.contains(port))
@@ -48,6 +48,13 @@ impl Rejected {
             None => format!("Envoy rejects {refused}"),
         }
     }
+}
+
+/// Envoy's sentence from its cause on: it begins with the listener's name ("error adding listener named 'N': …"), which stands in the
+/// evidence anyway and would leave no room for the cause in outputs that are cut.
+fn cause<'a>(sentence: &'a str, listener: &str) -> &'a str {
+    let rest = sentence.split_once(listener).map_or(sentence, |(_, rest)| rest.trim_start_matches(['\'', '"', ':', ' ']));
+    if rest.is_empty() { sentence } else { rest }
 }
 
 /// The rejected listener that `port` waits for: one whose refused update asked for it.
@@ -102,7 +109,7 @@ mod tests {
         let finding = judge_config_current(&snapshot);
         assert_eq!((finding.status, finding.reason), (Status::False, Some(Reason::UpdateRejected)));
         assert_eq!(finding.message, "two Gateways want one port: Envoy rejects Gateway team/b because Gateway team/a has it");
-        assert_eq!(finding.evidence["envoy"], DUPLICATE);
+        assert!(finding.evidence["envoy"].starts_with("has duplicate address '0.0.0.0:80'"), "{finding:?}");
         let rejected = listener_rejected(&snapshot, 80).unwrap();
         assert_eq!(rejected.other.as_deref(), Some("team/cilium-gateway-a/listener"));
         assert_eq!(listener_rejected(&snapshot, 443), None);

@@ -22,6 +22,7 @@ use crate::reason::Reason;
 use crate::time::Mono;
 
 use super::accepting::is_overloaded;
+use super::identity::identify;
 use super::owner_text::describe_process;
 
 const KIND: ConditionType = ConditionType::Responding;
@@ -91,7 +92,7 @@ fn picked(table: &SocketTable, endpoint: Endpoint) -> Vec<(std::net::IpAddr, u32
 }
 
 fn judge_result(policy: &Policy, snapshot: &Snapshot, memory: &Memory, result: &ProbeResult, now: Mono) -> Finding {
-    let who = who(snapshot, &result.acceptor);
+    let who = who(policy, snapshot, &result.acceptor);
     let finding = judge_taken(policy, snapshot, result, who).unwrap_or_else(|| by_outcome(policy, result, who));
     let no_room = matches!(finding.reason, Some(Reason::ProbeTimeout | Reason::ProbeRefused)) && !was_accepted(&result.acceptor);
     let finding = if no_room && is_overloaded(snapshot, memory, result.endpoint, now) {
@@ -124,14 +125,15 @@ enum Who {
     Unknown,
 }
 
-fn who(snapshot: &Snapshot, acceptor: &Acceptor) -> Who {
+fn who(policy: &Policy, snapshot: &Snapshot, acceptor: &Acceptor) -> Who {
     let (inode, mark, listener) = match acceptor {
         Acceptor::Local { inode, mark, listener } => (Some(*inode), *mark, *listener),
         Acceptor::Translated { inode, mark, .. } => (*inode, *mark, None),
         Acceptor::Elsewhere | Acceptor::Unknown => return Who::Unknown,
     };
     // The accepted end itself, where its holder is known; else the listener that the kernel picked for this very probe.
-    let by_holder = [inode, listener].into_iter().flatten().filter(|inode| *inode != 0).find_map(|inode| is_envoys(snapshot, inode));
+    let by_holder =
+        [inode, listener].into_iter().flatten().filter(|inode| *inode != 0).find_map(|inode| is_envoys(policy, snapshot, inode));
     match (by_holder, mark) {
         (Some(true), _) => Who::Envoy,
         (Some(false), _) => Who::Other,
@@ -140,13 +142,18 @@ fn who(snapshot: &Snapshot, acceptor: &Acceptor) -> Who {
     }
 }
 
-/// Whether a live Envoy holds the socket; none if its holders are not known.
-fn is_envoys(snapshot: &Snapshot, inode: u64) -> Option<bool> {
+/// Whether a live Envoy holds the socket; none if its holders are not known. Where the search for them was not whole (a process came
+/// or went, a descriptor table was refused), a listener is whose `OwnedByEnvoy` says it is.
+fn is_envoys(policy: &Policy, snapshot: &Snapshot, inode: u64) -> Option<bool> {
     let owners = snapshot.owners.value()?;
     match owners.holders.get(&inode)? {
         Holders::Known { pids, complete } => {
             let held = pids.iter().any(|pid| owners.envoys.contains(pid));
-            (held || (*complete && !pids.is_empty())).then_some(held)
+            if held || (*complete && !pids.is_empty()) {
+                return Some(held);
+            }
+            let row = snapshot.sockets.value()?.listeners.iter().find(|row| row.id.inode == inode)?;
+            identify(policy, owners, row, snapshot.lb.maps_exist()).is_envoy()
         }
         Holders::Unknown(_) => None,
     }

@@ -3,7 +3,9 @@
 use super::super::serving_testing::{MS, endpoint, envoy, lost, observed, owned_by, queue, table, unread};
 use super::*;
 use crate::condition::Status::{self, False, True, Unknown};
-use crate::facts::sockets::Lookup;
+use crate::facts::Reading;
+use crate::facts::processes::{Process, Readable};
+use crate::facts::sockets::{Listener, Lookup};
 
 const NOW: Mono = Mono(100_000 * MS);
 /// Accepted by the Envoy of `node()`: it holds inode 1, the listener.
@@ -109,7 +111,7 @@ fn an_owner_that_is_no_longer_known_is_no_proof_against_envoy() {
     snapshot.owners = lost("x");
     assert_eq!(judge(&snapshot).status, True);
     let mut partly = node(vec![result(answered(400, Some("envoy")), BY_OTHER, 0)]);
-    let crate::facts::Reading::Observed { value, .. } = &mut partly.owners else { unreachable!() };
+    let Reading::Observed { value, .. } = &mut partly.owners else { unreachable!() };
     value.holders.insert(2, Holders::Known { pids: vec![9], complete: false });
     assert_eq!(judge(&partly).status, True, "Envoy may hold it too");
 }
@@ -122,7 +124,7 @@ fn nothing_probed_is_not_probed() {
     assert_eq!(judge_responding(&off, &unread(), &Memory::default(), endpoint(), NOW), Finding::holds(KIND));
 }
 
-fn elsewhere(outcome: ProbeOutcome, failures: u32, picked: crate::facts::sockets::Listener) -> Snapshot {
+fn elsewhere(outcome: ProbeOutcome, failures: u32, picked: Listener) -> Snapshot {
     let other = Endpoint { address: "10.0.0.12".parse().unwrap(), port: 80 };
     let mut snapshot = node(vec![ProbeResult { endpoint: other, ..result(outcome, BY_ENVOY, failures) }]);
     let mut sockets = table(&[queue(1, 0, 128)]);
@@ -135,7 +137,7 @@ fn elsewhere(outcome: ProbeOutcome, failures: u32, picked: crate::facts::sockets
 fn a_success_at_another_address_counts_where_the_same_sockets_serve_both() {
     let same = judge(&elsewhere(answered(400, None), 0, queue(3, 0, 128)));
     assert_eq!((same.status, same.evidence["probed"].as_str()), (True, "10.0.0.12:80"));
-    let own = crate::facts::sockets::Listener { address: "10.0.0.12".parse().unwrap(), ..queue(3, 0, 128) };
+    let own = Listener { address: "10.0.0.12".parse().unwrap(), ..queue(3, 0, 128) };
     assert_eq!(judge(&elsewhere(answered(400, None), 0, own)).reason, Some(Reason::NotProbed));
 }
 
@@ -171,4 +173,16 @@ fn an_explicit_probe_counts_besides_the_built_in_one() {
     assert_eq!(finding.message, "shop.example/healthz answered 503, expected 200, 204");
     let alone = judge(&node(vec![explicit(200, 0)]));
     assert_eq!(alone.reason, Some(Reason::NotProbed), "an explicit probe does not stand for the built-in one");
+}
+
+#[test]
+fn a_foreign_listener_is_told_though_the_search_for_further_holders_was_not_whole() {
+    let mut snapshot = node(vec![result(ProbeOutcome::Reset, BY_OTHER, 1)]);
+    let Reading::Observed { value, .. } = &mut snapshot.owners else { unreachable!() };
+    let nginx = Process { exe: Readable::Is("nginx".to_owned()), ..envoy(9) };
+    value.processes.insert(9, nginx);
+    value.holders.insert(2, Holders::Known { pids: vec![9], complete: false });
+    let thief = Listener { mark: Some(0), transparent: Some(false), ..queue(2, 0, 128) };
+    snapshot.sockets = observed(table(&[thief]), NOW);
+    assert_eq!(judge(&snapshot).reason, Some(Reason::NotEnvoy));
 }
