@@ -254,7 +254,10 @@ impl OwnerReader {
     fn facts(&mut self, root: &ProcRoot, now: Mono, described: BTreeMap<u32, Process>, scanned: bool) -> Owners {
         let envoys = self.envoys(&described);
         let (at, boot) = (clock::mono(), clock::boot());
-        for process in envoys.iter().filter_map(|pid| described.get(pid)) {
+        // Where namespaces are hidden, any pod's Envoy might be ours: only one with a socket of ours counts, or a node full of
+        // other Envoys would look like one that restarts in a loop.
+        let ours = |process: &&Process| process.same_netns == Some(true) || self.sockets.holds_any(process.pid);
+        for process in envoys.iter().filter_map(|pid| described.get(pid)).filter(ours) {
             self.starts.note(process.pid, process.start_ticks, at, boot);
         }
         let named = scanned || self.last_walk.as_ref().is_some_and(|walked| walked.all_named && walked.begin >= now);

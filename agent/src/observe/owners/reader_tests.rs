@@ -250,6 +250,18 @@ fn an_envoy_of_another_network_namespace_is_not_ours() {
 }
 
 #[test]
+fn where_namespaces_are_hidden_only_an_envoy_that_holds_our_socket_counts_as_started() {
+    let fake = FakeProc::new();
+    for (pid, sockets) in [(501, &[][..]), (502, &[]), (503, &[(7, 9000)])] {
+        fake.write(&FakeProcess::new(pid, "cilium-envoy", sockets));
+        std::fs::remove_file(fake.of(pid).join("ns/net")).unwrap();
+    }
+    let owners = Reader::new(&fake).settle(&listeners(&[9000]));
+    assert_eq!(owners.envoys, [501, 502, 503], "none is known to be elsewhere");
+    assert_eq!(owners.envoy_starts.len(), 1, "{:?}", owners.envoy_starts);
+}
+
+#[test]
 fn where_the_executable_is_hidden_comm_finds_the_envoy() {
     let fake = FakeProc::new();
     let mut hidden = FakeProcess::new(20, "cilium-envoy", &[]);
