@@ -18,6 +18,24 @@ pub(crate) struct Paths<'a> {
     pub(crate) lds_dir: &'a Path,
 }
 
+/// Adds a control plane for aggregated discovery at this address: a stream is opened, nothing is asked for by it.
+pub(crate) fn add_control_plane(bootstrap: &mut Value, at: SocketAddr) {
+    let name = "xds-grpc-cilium";
+    bootstrap["dynamic_resources"]["ads_config"] = json!({
+        "api_type": "GRPC",
+        "transport_api_version": "V3",
+        "grpc_services": [{"envoy_grpc": {"cluster_name": name}}],
+    });
+    let mut cluster = render_cluster(name, &json!({"socket_address": {"address": at.ip().to_string(), "port_value": at.port()}}));
+    cluster["typed_extension_protocol_options"] = json!({"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": {"http2_protocol_options": {}},
+    }});
+    if let Some(clusters) = bootstrap["static_resources"]["clusters"].as_array_mut() {
+        clusters.push(cluster);
+    }
+}
+
 pub(crate) fn render(paths: &Paths, silent: SocketAddr, ipv6: bool, health: bool) -> Value {
     let mut health_addresses: Vec<IpAddr> = Vec::new();
     if health {

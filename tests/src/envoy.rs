@@ -5,7 +5,7 @@
 //! and NoNewPrivs without marks. A test says which it uses.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -50,6 +50,7 @@ pub struct EnvoyBuilder {
     base_id: u32,
     second: bool,
     exe: Option<PathBuf>,
+    control_plane: Option<SocketAddr>,
     certificate_days: u32,
     listeners: Vec<Listener>,
 }
@@ -108,6 +109,12 @@ impl EnvoyBuilder {
         self
     }
 
+    /// A control plane to connect to, beside the listeners from a file.
+    pub fn control_plane(mut self, at: SocketAddr) -> Self {
+        self.control_plane = Some(at);
+        self
+    }
+
     /// Validity of the gateway's certificate from now; default 90.
     pub fn certificate_days(mut self, days: u32) -> Self {
         self.certificate_days = days;
@@ -148,8 +155,11 @@ impl EnvoyBuilder {
             empty_sds: lds_dir.join("sds.json"),
         };
         fs::write(&around.empty_sds, json!({"resources": []}).to_string())?;
-        let config =
-            bootstrap::render(&bootstrap::Paths { admin: &admin, lds_dir: &lds_dir }, silent.local_addr()?, node.has_ipv6(), !self.second);
+        let paths = bootstrap::Paths { admin: &admin, lds_dir: &lds_dir };
+        let mut config = bootstrap::render(&paths, silent.local_addr()?, node.has_ipv6(), !self.second);
+        if let Some(at) = self.control_plane {
+            bootstrap::add_control_plane(&mut config, at);
+        }
         fs::write(lds_dir.join("bootstrap-config.json"), config.to_string())?;
         write_lds(&lds_dir, 0, &self.listeners, &around)?;
         Ok(Envoy {
@@ -216,6 +226,7 @@ impl Envoy {
             base_id: 0,
             second: false,
             exe: None,
+            control_plane: None,
             certificate_days: 90,
             listeners: vec![Listener::gateway()],
         }

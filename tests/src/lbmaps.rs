@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use aya::Pod;
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{Array, HashMap, Map, MapData};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuHashMap, PerCpuValues};
+use aya::util::nr_cpus;
 use gwready_core::lb::local::encode_key;
 use gwready_core::lb::service::{Service, ServiceKey, flag};
 
@@ -27,6 +28,8 @@ pub mod kind {
     pub const EXTERNAL_IP: (u8, u8) = (0x51, 0);
     /// A LoadBalancer ingress address.
     pub const LOAD_BALANCER: (u8, u8) = (0x60, 0);
+    /// A cluster address that is a node address by mistake, not reachable from outside.
+    pub const CLUSTER_IP: (u8, u8) = (0x00, 0);
     /// A LoadBalancer ingress address redirected to an L7 proxy port.
     pub const L7: (u8, u8) = (0x60, 0x04);
     /// The wildcard drop entry of a LoadBalancer address.
@@ -46,6 +49,7 @@ pub struct LbMaps {
     ranges4: LpmTrie<MapData, [u8; 8], u8>,
     endpoints: HashMap<MapData, [u8; 20], [u8; 48]>,
     config: Array<MapData, u64>,
+    metrics: PerCpuHashMap<MapData, [u8; 8], [u8; 16]>,
     next_id: u32,
     slots: Kept<ServiceKey, u16>,
 }
@@ -73,6 +77,11 @@ impl LbMaps {
                 let path = fresh(&globals, "cilium_runtime_config")?;
                 Array::<MapData, u64>::create(256, 0)?.pin(&path)?;
                 Array::try_from(opened(&path)?)?
+            },
+            metrics: {
+                let path = fresh(&globals, "cilium_metrics")?;
+                PerCpuHashMap::<MapData, [u8; 8], [u8; 16]>::create(1024, 0)?.pin(&path)?;
+                PerCpuHashMap::try_from(opened(&path)?)?
             },
             globals,
             next_id: 1,
@@ -114,7 +123,11 @@ impl LbMaps {
 
     /// Removes a TCP frontend and its slots, in the writer's order: master, slots.
     pub fn remove(&mut self, address: IpAddr, port: u16) -> Result<()> {
-        let key = ServiceKey::master(address, port, 6);
+        self.remove_row(ServiceKey::master(address, port, 6))
+    }
+
+    /// Removes any frontend and its slots.
+    pub fn remove_row(&mut self, key: ServiceKey) -> Result<()> {
         let count = self.slots.remove(&key).context("no such frontend")?;
         for slot in 0..=count {
             let key = key.with_slot(slot);
@@ -144,6 +157,14 @@ impl LbMaps {
     /// Writes the agent's liveness stamp, monotonic nanoseconds.
     pub fn stamp(&mut self, nanoseconds: u64) -> Result<()> {
         Ok(self.config.set(1, nanoseconds, 0)?)
+    }
+
+    /// Writes a drop counter: `packets` on every processor. Reasons are those of Cilium's `DROP_*`.
+    pub fn count_drops(&mut self, reason: u8, packets: u64) -> Result<()> {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&packets.to_ne_bytes());
+        let cpus = nr_cpus().map_err(|(what, error)| anyhow::anyhow!("{what}: {error}"))?;
+        Ok(self.metrics.insert([reason, 1, 0, 0, 0, 0, 0, 0], PerCpuValues::try_from(vec![value; cpus])?, 0)?)
     }
 
     /// Fills the IPv4 services map with frontends of other addresses.

@@ -69,6 +69,8 @@ pub struct Listener {
     pub tls: Tls,
     /// Accept-queue limit that Envoy asks for; `None` for Envoy's own.
     pub backlog: Option<u32>,
+    /// `SO_MARK` of its sockets, where Envoy puts marks.
+    pub mark: i32,
     /// A filter that does not exist, so that Envoy rejects the update.
     pub broken: bool,
 }
@@ -85,6 +87,7 @@ impl Listener {
             reuse_port: true,
             tls: Tls::Terminate(vec![SNI.into()]),
             backlog: None,
+            mark: CILIUM_MARK,
             broken: false,
         }
     }
@@ -113,7 +116,8 @@ impl Listener {
     }
 
     pub(crate) fn render(&self, around: &Around) -> Value {
-        let mut sockets = self.sockets(around.ipv6).into_iter().map(|(address, port)| render_address(address, port, around.marks));
+        let mut sockets =
+            self.sockets(around.ipv6).into_iter().map(|(address, port)| render_address(address, port, around.marks.then_some(self.mark)));
         let first = sockets.next().unwrap_or_default();
         let mut listener = json!({
             "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
@@ -194,17 +198,17 @@ impl Around {
     }
 }
 
-fn render_address(address: IpAddr, port: u16, marks: bool) -> Value {
+fn render_address(address: IpAddr, port: u16, mark: Option<i32>) -> Value {
     let mut rendered = json!({
         "address": {"socket_address": {"address": address.to_string(), "port_value": port}},
     });
-    if marks {
+    if let Some(mark) = mark {
         let option = |level, name, value| json!({"level": level, "name": name, "int_value": value, "state": "STATE_PREBIND"});
         let transparent = match address {
             IpAddr::V4(_) => option(SOL_IP, IP_TRANSPARENT, 1),
             IpAddr::V6(_) => option(SOL_IPV6, IPV6_TRANSPARENT, 1),
         };
-        rendered["socket_options"] = json!({"socket_options": [option(SOL_SOCKET, SO_MARK, CILIUM_MARK), transparent]});
+        rendered["socket_options"] = json!({"socket_options": [option(SOL_SOCKET, SO_MARK, mark), transparent]});
     }
     rendered
 }

@@ -64,6 +64,26 @@ impl ThiefBuilder {
         self.with(&["--no-accept"])
     }
 
+    /// A second socket in its `SO_REUSEPORT` group from which it never accepts, as of a stuck worker.
+    pub fn idle_member(self) -> Self {
+        self.with(&["--reuseport", "--idle-member"])
+    }
+
+    /// Accepts and never answers.
+    pub fn mute(self) -> Self {
+        self.with(&["--manner", "mute"])
+    }
+
+    /// Accepts and closes at once.
+    pub fn closing(self) -> Self {
+        self.with(&["--manner", "close"])
+    }
+
+    /// Waits after each accept.
+    pub fn pause(self, pause: Duration) -> Self {
+        self.with(&["--pause", &pause.as_millis().to_string()])
+    }
+
     /// Name of its main thread as `/proc/PID/comm` shows it (15 bytes).
     pub fn comm(self, comm: &str) -> Self {
         self.with(&["--comm", comm])
