@@ -84,7 +84,7 @@ fn an_envoy_without_free_descriptors_takes_the_node_down_until_it_has_some() {
     let pid = Pid::from_raw(scene.envoy.pid().unwrap()).unwrap();
     // Envoy inherited ours; the hard limit stays, so that it can be raised again.
     let before = getrlimit(Resource::Nofile);
-    prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(8), ..before.clone() }).unwrap();
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(8), ..before }).unwrap();
     scene.wait_node_down("OutOfFileDescriptors").unwrap();
     prlimit(Some(pid), Resource::Nofile, before).unwrap();
     scene.wait_node_up().unwrap();
