@@ -123,4 +123,63 @@ mod tests {
         assert_eq!(node_outcome(&[down]), outcome(State::Down, Reason::HostPort, &[80]));
         assert_eq!(node_outcome(&[]).state, State::Down);
     }
+
+    /// Up, drain and down with a reason each, as an endpoint of port 80 can have them.
+    fn any_outcome() -> [Outcome; 5] {
+        [
+            Outcome::UP,
+            outcome(State::Drain, Reason::DrainRequested, &[]),
+            outcome(State::Drain, Reason::EnvoyDraining, &[]),
+            outcome(State::Down, Reason::HostPort, &[80]),
+            outcome(State::Down, Reason::Stale, &[]),
+        ]
+    }
+
+    #[test]
+    fn every_pair_of_ports_makes_an_address_of_the_worse_and_every_pair_of_addresses_a_node_of_the_better() {
+        let at = |ip: &str, outcome: &Outcome| AddressOutcome { address: ip.parse().unwrap(), outcome: outcome.clone() };
+        for a in any_outcome() {
+            for b in any_outcome() {
+                let address = join_all([&a, &b]);
+                assert_eq!(address.state, a.state.max(b.state));
+                let node = node_outcome(&[at("10.0.0.1", &a), at("10.0.0.2", &b)]);
+                assert_eq!(node.state, a.state.min(b.state));
+                for (joined, state) in [(&address, a.state.max(b.state)), (&node, a.state.min(b.state))] {
+                    let reasons = [&a, &b].into_iter().filter(|one| one.state == state).filter_map(|one| one.reason);
+                    assert_eq!(joined.reason, reasons.min(), "the most causal of those that have the state");
+                    assert_eq!(joined.ports == [80], joined.reason == Some(Reason::HostPort));
+                }
+                assert_eq!(join_all([&b, &a]), address, "the order of ports does not matter");
+                assert_eq!(node_outcome(&[at("10.0.0.2", &b), at("10.0.0.1", &a)]), node, "nor that of addresses");
+            }
+        }
+    }
+
+    #[test]
+    fn joining_one_outcome_changes_nothing_and_joining_none_is_up() {
+        for one in any_outcome() {
+            assert_eq!(join_all([&one]), one);
+            assert_eq!(join_all([&one, &one]), one);
+        }
+        assert_eq!(join_all([]), Outcome::UP);
+    }
+
+    #[test]
+    fn an_address_takes_its_own_endpoints_only_and_one_without_any_is_up() {
+        let own = |at: &str, outcome: Outcome| EndpointOutcome { endpoint: endpoint(at), outcome };
+        let endpoints = [
+            own("10.0.0.1:80", outcome(State::Down, Reason::HostPort, &[80])),
+            own("10.0.0.1:443", outcome(State::Drain, Reason::DrainRequested, &[])),
+            own("10.0.0.2:80", outcome(State::Drain, Reason::DrainRequested, &[])),
+        ];
+        let ips = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|ip| ip.parse().unwrap());
+        let states: Vec<State> = address_outcomes(ips, &endpoints).iter().map(|address| address.outcome.state).collect();
+        assert_eq!(states, [State::Down, State::Drain, State::Up]);
+    }
+
+    #[test]
+    fn what_is_kept_blind_or_fine_never_counts_against() {
+        let effects = [Effect::Fine, Effect::Kept, Effect::Blind].map(|effect| (ConditionType::Listening, effect));
+        assert_eq!(endpoint_outcome(endpoint("10.0.0.1:80"), &effects), Outcome::UP);
+    }
 }

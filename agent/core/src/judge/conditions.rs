@@ -97,3 +97,7 @@ pub fn families_with(conditions: &[Condition], reason: Reason) -> Vec<Family> {
     families.dedup();
     families
 }
+
+#[cfg(test)]
+#[path = "conditions_tests.rs"]
+mod tests;

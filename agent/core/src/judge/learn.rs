@@ -48,3 +48,7 @@ fn served_families(row: &Listener) -> Vec<Family> {
         family => vec![family],
     }
 }
+
+#[cfg(test)]
+#[path = "learn_tests.rs"]
+mod tests;

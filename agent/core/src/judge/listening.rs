@@ -71,3 +71,7 @@ fn serves_family(row: &Listener, endpoint: Endpoint) -> bool {
     let wanted = Family::of(endpoint.address);
     Family::of(row.address) == wanted || (wanted == Family::Ipv4 && row.address.is_unspecified() && row.v6only == Some(false))
 }
+
+#[cfg(test)]
+#[path = "listening_tests.rs"]
+mod tests;

@@ -258,3 +258,7 @@ mod tests {
         assert_eq!(plan(&Policy::default(), &Snapshot::default(), &memory).addresses, known.addresses);
     }
 }
+
+#[cfg(test)]
+#[path = "select_tests.rs"]
+mod more_tests;
