@@ -12,9 +12,9 @@ use super::faults::{host_port, probe_failed, terminating};
 use super::node::{A, B, Node, endpoint, lost};
 use super::watch::Watch;
 
-/// The second at which the node is first up, looked at every tenth of a second.
+/// The second at which the node is first up, looked at every half second.
 fn up_again(watch: &mut Watch, from: u32) -> f64 {
-    (0..400).map(|tenth| f64::from(from) + f64::from(tenth) / 10.0).find(|at| watch.sees(*at, &Node::healthy()).node() == "up").unwrap()
+    (0..80).map(|half| f64::from(from) + f64::from(half) / 2.0).find(|at| watch.sees(*at, &Node::healthy()).node() == "up").unwrap()
 }
 
 #[test]
