@@ -1,6 +1,6 @@
 //! What the kernel tells sooner than the next poll: each change with the programs attached and without them, the same
 //! answer both times. Without them it comes by polling; only `EnvoyTerminating` needs them.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Envoy's own word and life under a live agent: drains, refusals, rejected listeners, restarts, the ports that it names.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
 //! Whose socket it is, under a live agent: one scenario per reason of `OwnedByEnvoy` and of the coverage of addresses.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -3,9 +3,10 @@
 use gwready_core::judge::ports::DEFAULT_PORTS;
 use gwready_core::policy::Choice;
 use gwready_core::render::health::{AnswerSettings, Scope as AnswerScope};
+use rustix::process::{Resource, getrlimit};
 
 use crate::config::{Config, Scope, Unready as ConfigUnready};
-use crate::health::{HealthSettings, Unready};
+use crate::health::{HealthSettings, Limits, Unready};
 use crate::privileges;
 use crate::probe::{ExplicitProbe, ProbeSettings};
 
@@ -39,6 +40,7 @@ pub fn health_settings(config: &Config) -> HealthSettings {
             ConfigUnready::Status => Unready::Status,
             ConfigUnready::Close => Unready::Close,
         },
+        limits: Limits::default().within_descriptors(soft_descriptor_limit()),
         on_thread_start: Some(|| {
             // A kernel that refuses to take capabilities away does not exist; were there one, the thread must not serve.
             if let Err(error) = privileges::drop_all() {
@@ -46,8 +48,12 @@ pub fn health_settings(config: &Config) -> HealthSettings {
                 std::process::abort();
             }
         }),
-        ..HealthSettings::default()
     }
+}
+
+/// Soft `RLIMIT_NOFILE`; no limit is the largest number.
+fn soft_descriptor_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// For what the health port says.

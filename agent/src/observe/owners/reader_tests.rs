@@ -240,6 +240,21 @@ fn a_restarted_envoy_is_found_by_the_next_read_among_new_processes() {
 }
 
 #[test]
+fn more_new_processes_than_a_read_can_name_do_not_undo_the_absence_of_envoy() {
+    let fake = FakeProc::new();
+    let mut reader = Reader::new(&fake);
+    assert!(reader.settle(&[]).envoys_complete);
+    fake.write(&FakeProcess::new(100, "cilium-envoy", &[]));
+    for pid in 1_000..2_000 {
+        fake.write(&FakeProcess::new(pid, "busy", &[]));
+    }
+    let owners = reader.read(&[]);
+    assert!(owners.envoys.is_empty() && owners.envoys_complete, "the newest are named first, and there is no time for all");
+    let found = (0..1_000).any(|_| reader.read(&[]).envoys == [100]);
+    assert!(found, "later reads name the rest");
+}
+
+#[test]
 fn an_envoy_of_another_network_namespace_is_not_ours() {
     let fake = FakeProc::new();
     let mut other = FakeProcess::new(20, "cilium-envoy", &[]);
@@ -253,7 +268,8 @@ fn an_envoy_of_another_network_namespace_is_not_ours() {
 fn where_namespaces_are_hidden_only_an_envoy_that_holds_our_socket_counts_as_started() {
     let fake = FakeProc::new();
     for (pid, sockets) in [(501, &[][..]), (502, &[]), (503, &[(7, 9000)])] {
-        fake.write(&FakeProcess::new(pid, "cilium-envoy", sockets));
+        let start_ticks = crate::clock::boot().as_secs() * rustix::param::clock_ticks_per_second();
+        fake.write(&FakeProcess { start_ticks, ..FakeProcess::new(pid, "cilium-envoy", sockets) });
         std::fs::remove_file(fake.of(pid).join("ns/net")).unwrap();
     }
     let owners = Reader::new(&fake).settle(&listeners(&[9000]));
