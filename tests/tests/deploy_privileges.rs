@@ -96,13 +96,9 @@ impl Stand {
             let told = conditions
                 .iter()
                 .find(|condition| condition["type"] == "OwnedByEnvoy" && condition["port"] == 80 && condition["status"] != "true");
-<<<<<<< HEAD
-            told.map(|condition| condition.to_string()).ok_or_else(|| anyhow::anyhow!("OwnedByEnvoy is true: {status}"))
-=======
             let told = told.ok_or_else(|| anyhow::anyhow!("OwnedByEnvoy is true: {status}"))?.to_string();
             anyhow::ensure!(!told.contains("the search is still running"), "{told}");
             Ok(told)
->>>>>>> main
         })
         .unwrap()
     }
