@@ -31,10 +31,7 @@ pub(super) const TEST: &[Need] = &[
 ];
 
 pub(super) const IMAGE: &[Need] = &[("buildah", "buildah")];
-<<<<<<< HEAD
 pub(super) const BENCH: &[Need] = &[("ip", "iproute2"), ("ss", "iproute2"), ("nsenter", "util-linux"), ("nginx", "nginx"), ("wrk", "wrk")];
-=======
->>>>>>> main
 
 /// What fetching a Python wheel needs. pip is a module, so it is asked for itself.
 pub(super) const WHEELS: &[Need] = &[("python3", "python3"), (PIP, "python3-pip")];

@@ -24,11 +24,8 @@ pub(crate) enum Group {
     Test,
     /// What the image needs: the build, and buildah
     Image,
-<<<<<<< HEAD
     /// What `cargo xtask bench` and `soak` use
     Bench,
-=======
->>>>>>> main
 }
 
 /// Installs the parts of `group` that are missing.
