@@ -3,7 +3,7 @@
 //! Everything that changes is harmless by design: listener updates by LDS that keep the gateway's sockets, bursts of
 //! connections, an address that comes and goes, rows of Cilium's map on other ports.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -45,7 +45,7 @@ const GROWTH_KIB: f64 = 1024.0;
 /// Connections being served at the moment of counting make up so many.
 const GROWTH_DESCRIPTORS: f64 = 4.0;
 const PER_BURST: usize = 50;
-const GUEST: &str = "10.77.0.50";
+const GUEST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 50));
 
 impl Report {
     /// Everything as it should be, growth included: an error with all that was not.
@@ -88,7 +88,8 @@ pub fn run(span: Duration) -> Result<Report> {
     // The ports are said: with `auto` the listener on 8080 would become one to expect.
     let mut agent = Agent::builder(&node).set("ports", json!([80, 443])).start()?;
     agent.wait_state("state=up", PATIENCE)?;
-    let mut churn = Churn { transitions: transitions(&agent)?, node, envoy, maps, agent, report: Report::default(), row: 0 };
+    let mut churn =
+        Churn { transitions: transitions(&agent)?, node, envoy, maps, agent, report: Report::default(), row: 0, rows: Vec::new() };
     let (begin, mut costs, mut told) = (Instant::now(), Vec::new(), 0);
     while begin.elapsed() < span {
         churn.round()?;
@@ -132,6 +133,7 @@ struct Churn {
     transitions: f64,
     report: Report,
     row: u16,
+    rows: Vec<(IpAddr, u16)>,
 }
 
 impl Churn {
@@ -139,7 +141,11 @@ impl Churn {
         let odd = self.report.rounds % 2 == 1;
         self.update_listeners(odd)?;
         self.change_rows()?;
-        self.change_address(odd)?;
+        match self.report.rounds % 10 {
+            0 => self.change_address(false)?,
+            5 => self.change_address(true)?,
+            _ => {}
+        }
         self.burst()?;
         self.report.rounds += 1;
         self.check()
@@ -156,18 +162,21 @@ impl Churn {
         Ok(())
     }
 
-    /// Ten rows of other ports on the node's own addresses.
+    /// Ten rows of other ports on the node's own addresses in place of those of the round before.
     fn change_rows(&mut self) -> Result<()> {
-        let (node, maps, first) = (&self.node, &mut self.maps, self.row);
+        let (node, maps, there, first) = (&self.node, &mut self.maps, &mut self.rows, self.row);
         let addresses = node.addresses();
         let backend = [(IpAddr::from([10, 42, 1, 7]), 8080)];
         let ports = (0..10).map(|n| 30_000 + (first + n) % 2_000).collect::<Vec<u16>>();
+        let mut fresh = Vec::new();
         node.enter(|| {
-            for (port, address) in ports.iter().zip(addresses.iter().cycle()).filter(|(_, address)| address.is_ipv4()) {
+            for (port, address) in ports.iter().zip(addresses.iter().cycle()) {
                 let kind = if port % 2 == 0 { kind::NODE_PORT } else { kind::HOST_PORT };
                 maps.add(*address, *port, kind, &backend)?;
-                maps.remove(*address, *port)?;
+                fresh.push((*address, *port));
             }
+            there.drain(..).try_for_each(|(address, port)| maps.remove(address, port))?;
+            *there = fresh;
             Ok(())
         })?;
         self.report.rows += ports.len();
@@ -175,10 +184,16 @@ impl Churn {
         Ok(())
     }
 
+    /// The guest address goes, or comes and is served.
     fn change_address(&mut self, there: bool) -> Result<()> {
         let word = if there { "del" } else { "add" };
         self.node.space().output("ip", &["addr", word, &format!("{GUEST}/24"), "dev", crate::node::UPLINK])?;
         self.report.addresses += 1;
+        if !there {
+            // Its own first probe decides about a new address; until then it is down `Starting`, and the node up `partial`.
+            // While the agent does not know the address, it answers for the node: hence the address in the line.
+            self.agent.wait_state_of(GUEST, &format!("state=up address={GUEST}"), PATIENCE)?;
+        }
         Ok(())
     }
 
@@ -212,10 +227,11 @@ impl Churn {
     }
 }
 
-/// All of `gwready_transitions_total`, whatever from and to.
+/// All of `gwready_transitions_total` from one state of the node to another; a new address changes from up to up.
 fn transitions(agent: &Agent) -> Result<f64> {
     let text = agent.metrics()?;
-    let samples = text.lines().filter(|line| line.starts_with("gwready_transitions_total{"));
+    let same = |line: &str| ["up", "drain", "down"].iter().any(|state| line.contains(&format!("from=\"{state}\",to=\"{state}\"")));
+    let samples = text.lines().filter(|line| line.starts_with("gwready_transitions_total{") && !same(line));
     samples.map(|line| Ok(line.rsplit(' ').next().unwrap_or_default().parse::<f64>()?)).sum()
 }
 
