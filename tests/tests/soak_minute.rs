@@ -1,5 +1,4 @@
 //! One minute of `cargo xtask soak`: a healthy node in constant change stays up, memory and descriptors stay flat.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

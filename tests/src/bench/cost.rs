@@ -42,7 +42,6 @@ pub fn load_average() -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     #[test]
