@@ -51,7 +51,8 @@ pub struct LbMaps {
     config: Array<MapData, u64>,
     metrics: PerCpuHashMap<MapData, [u8; 8], [u8; 16]>,
     next_id: u32,
-    slots: Kept<ServiceKey, u16>,
+    /// First backend id and number of slots of each frontend; every frontend has backends of its own.
+    slots: Kept<ServiceKey, (u32, u16)>,
 }
 
 /// `BPF_F_NO_PREALLOC`, as Cilium's maps have it.
@@ -110,6 +111,7 @@ impl LbMaps {
     pub fn add_row(&mut self, key: ServiceKey, union: [u8; 4], (flags, flags2): (u8, u8), backends: &[(IpAddr, u16)]) -> Result<()> {
         let rev_nat = if key.port == 0 { 0 } else { 7 };
         let slot_row = |id: u32| Service { union: id.to_ne_bytes(), count: 0, rev_nat, flags, flags2, quarantined: 0 };
+        let first_id = self.next_id;
         for (slot, &(address, port)) in (1_u16..).zip(backends) {
             let id = self.next_id;
             self.next_id += 1;
@@ -117,18 +119,18 @@ impl LbMaps {
             self.put(&key.with_slot(slot), &slot_row(id))?;
         }
         let count = u16::try_from(backends.len())?;
-        self.slots.insert(key, count);
+        self.slots.insert(key, (first_id, count));
         self.put(&key, &Service { union, count, ..slot_row(0) })
     }
 
-    /// Removes a TCP frontend and its slots, in the writer's order: master, slots.
+    /// Removes a TCP frontend, its slots and its backends, in the writer's order.
     pub fn remove(&mut self, address: IpAddr, port: u16) -> Result<()> {
         self.remove_row(ServiceKey::master(address, port, 6))
     }
 
-    /// Removes any frontend and its slots.
+    /// Removes any frontend, its slots and its backends.
     pub fn remove_row(&mut self, key: ServiceKey) -> Result<()> {
-        let count = self.slots.remove(&key).context("no such frontend")?;
+        let (first_id, count) = self.slots.remove(&key).context("no such frontend")?;
         for slot in 0..=count {
             let key = key.with_slot(slot);
             match (key.encode_v4(), key.encode_v6()) {
@@ -136,6 +138,10 @@ impl LbMaps {
                 (_, Some(bytes)) => self.services6.remove(&bytes)?,
                 _ => {}
             }
+        }
+        for id in (first_id..).take(usize::from(count)) {
+            // A backend is of one family; the other map has no such id.
+            let _ = (self.backends4.remove(&id), self.backends6.remove(&id));
         }
         Ok(())
     }
