@@ -19,6 +19,7 @@ pub mod owned;
 pub mod owner_text;
 pub mod ports;
 pub mod probe_method;
+pub mod proxied;
 pub mod queues;
 pub mod reach;
 pub mod recovery;
@@ -32,6 +33,8 @@ pub(crate) mod serving_testing;
 pub(crate) mod testing;
 pub mod tproxy;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{ConditionType, Finding, Status};
@@ -40,7 +43,7 @@ use crate::facts::sockets::Listener;
 use crate::memory::{Known, Memory, Subject};
 use crate::net::Endpoint;
 use crate::plan::ReadPlan;
-use crate::policy::Policy;
+use crate::policy::{Mode, Policy};
 use crate::reason::Reason;
 use crate::time::{Mono, Now};
 use crate::verdict::{Blind, EndpointOutcome, Outcome, State, Verdict};
@@ -75,7 +78,7 @@ pub fn judge(policy: &Policy, snapshot: &Snapshot, memory: &Memory, now: Now) ->
     memory.plan = plan.clone();
     let just_started = start(policy, snapshot, &mut memory);
     let findings = findings(policy, snapshot, &memory, &plan, now);
-    remember_all(&mut memory, snapshot, &findings, now.mono);
+    remember_all(&mut memory, &served_by(policy, snapshot, &plan), &findings, now.mono);
     let (endpoints, blind) = outcomes(policy, &mut memory, &findings, just_started, now.mono);
     let addresses = combine::address_outcomes(plan.addresses.iter().map(|judged| judged.ip), &endpoints);
     let node = node(policy, &memory, &findings, &addresses, now.mono);
@@ -137,20 +140,29 @@ pub fn findings(policy: &Policy, snapshot: &Snapshot, memory: &Memory, plan: &Re
         cilium_agent::judge_cilium_agent(&snapshot.cilium_agent),
         observed::judge_in_service(snapshot.drain.as_ref(), now),
     ];
+    let served = served_by(policy, snapshot, plan);
     let endpoints = plan
         .endpoints()
         .map(|(endpoint, _)| {
             let own = vec![
-                listening::judge_listening(policy, snapshot, endpoint),
-                owned::judge_owned(policy, snapshot, memory, endpoint),
+                listening::judge_listening(policy, &served, endpoint),
+                owned::judge_owned(policy, &served, memory, endpoint),
                 intercepted::judge_intercepted(snapshot, endpoint, is_envoy),
-                accepting::judge_accepting(policy, snapshot, memory, endpoint, now.mono),
-                responding::judge_responding(policy, snapshot, memory, endpoint, now.mono),
+                accepting::judge_accepting(policy, &served, memory, endpoint, now.mono),
+                responding::judge_responding(policy, &served, memory, endpoint, now.mono),
             ];
             (endpoint, own)
         })
         .collect();
     Findings { node, endpoints }
+}
+
+/// The snapshot in which the sockets are those that serve the endpoints: as read, or those of the proxy ports.
+fn served_by<'a>(policy: &Policy, snapshot: &'a Snapshot, plan: &ReadPlan) -> Cow<'a, Snapshot> {
+    match policy.mode {
+        Mode::HostNetwork => Cow::Borrowed(snapshot),
+        Mode::LoadBalancer => Cow::Owned(proxied::through_proxy_ports(snapshot, plan)),
+    }
 }
 
 fn remember_all(memory: &mut Memory, snapshot: &Snapshot, findings: &Findings, now: Mono) {

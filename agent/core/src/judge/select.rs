@@ -11,9 +11,10 @@ use crate::facts::{Snapshot, Why};
 use crate::memory::Memory;
 use crate::net::Family;
 use crate::plan::{JudgedAddress, ReadPlan};
-use crate::policy::{AddressMatch, Choice, Policy};
+use crate::policy::{AddressMatch, Choice, Mode, Policy};
 
 use super::ports::expected_ports;
+use super::proxied::frontend_addresses;
 
 /// Links that never carry clients of the gateway, whatever routes they have: bridges and tunnels of container runtimes
 /// and CNIs, node-local DNS, IPVS' holder of service addresses. By prefix of the name.
@@ -37,14 +38,16 @@ const INTERNAL_LINKS: [&str; 14] = [
 /// Plans a pass from the latest facts. Pure; what it does not find in the facts it keeps from the last plan.
 #[must_use]
 pub fn plan(policy: &Policy, snapshot: &Snapshot, memory: &Memory) -> ReadPlan {
-    let all = match snapshot.addresses.value() {
-        Some(table) => judged_addresses(policy, table, &snapshot.lb.hosts),
-        None => memory.plan.addresses.clone(),
-    };
-    let families = families_in_use(policy, snapshot, memory, &all);
     let remembered: Vec<u16> = memory.ports_seen.keys().copied().collect();
+    let ports = expected_ports(policy, snapshot, &remembered);
+    let found = match policy.mode {
+        Mode::HostNetwork => snapshot.addresses.value().map(|table| judged_addresses(policy, table, &snapshot.lb.hosts)),
+        Mode::LoadBalancer => frontend_addresses(snapshot, &ports),
+    };
+    let all = found.unwrap_or_else(|| memory.plan.addresses.clone());
+    let families = families_in_use(policy, snapshot, memory, &all);
     let addresses = all.into_iter().filter(|judged| families.contains(&Family::of(judged.ip))).collect();
-    ReadPlan { addresses, ports: expected_ports(policy, snapshot, &remembered), families }
+    ReadPlan { addresses, ports, families }
 }
 
 /// Judged addresses of both families, ascending, each with the interface on which its clients are expected.

@@ -56,7 +56,8 @@ pub(crate) struct Scene {
     pub(crate) snapshot: Snapshot,
 }
 
-fn observed<T>(value: T) -> Reading<T> {
+/// A reading that succeeded.
+pub(crate) fn observed<T>(value: T) -> Reading<T> {
     Reading::Observed { value, window: Window { begin: Mono(1), end: Mono(2) } }
 }
 
