@@ -55,6 +55,33 @@ fn the_path_to_a_proxy_port_is_judged_piece_by_piece_and_takes_no_node_down_in_h
 }
 
 #[test]
+fn in_load_balancer_mode_the_frontends_are_judged_and_the_path_is_required() {
+    let node = Node::new().unwrap();
+    let mut maps = maps(&node).unwrap();
+    let vip: IpAddr = [10, 96, 50, 200].into();
+    maps.add_l7(vip, 80, PROXY_PORT).unwrap();
+    ip(&node, "rule add pref 9 fwmark 0x200/0xf00 lookup 2004");
+    ip(&node, "route add local default dev lo table 2004");
+    let proxy = Listener { mark: 0xb00, ..proxy_listener() };
+    let mut envoy = Envoy::builder(&node).listeners(vec![proxy.clone()]).start_unserved().unwrap();
+    let mut agent =
+        quick(&node).set("mode", json!("load-balancer")).set("ports", json!([80])).set("probe.enabled", json!(false)).start().unwrap();
+    agent.wait_state("state=up", SOON).unwrap();
+    let (_, status) = agent.admin("/status").unwrap();
+    assert!(status.contains("10.96.50.200"), "the frontend is the judged address: {status}");
+
+    ip(&node, "route del local default dev lo table 2004");
+    agent.wait_state("state=down reason=RouteMissing", SOON).unwrap();
+    ip(&node, "route add local default dev lo table 2004");
+    agent.wait_state("state=up", SOON).unwrap();
+
+    envoy.set_listeners(&[]).unwrap();
+    agent.wait_state("state=down", SOON).unwrap();
+    envoy.set_listeners(&[proxy]).unwrap();
+    agent.wait_state("state=up", SOON).unwrap();
+}
+
+#[test]
 fn a_steering_program_is_found_by_the_lookup_and_forgotten_with_it() {
     let mut scene = Scene::up().unwrap();
     let thief = scene.node.enter(|| Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 9000))?)).unwrap();
