@@ -17,6 +17,7 @@ use super::listener::{Switch, monotonic};
 use super::samples::Samples;
 use super::table::{Table, figure};
 use crate::agent::HEALTH_PORT;
+use crate::wait::eventually;
 use crate::{Agent, Node, client};
 
 /// How many closes of each kind.
@@ -87,7 +88,8 @@ fn measure(node: &Node, ebpf: bool, closes: u32) -> Result<Seen> {
             let closed = switch.close()?;
             let first = told.1.recv_timeout(PATIENCE).context("no 503")?;
             seen.client.push(first.saturating_sub(closed).as_secs_f64() * 1e6);
-            match detected_in(&agent)? {
+            // Published first, told afterwards: the history may lag a moment behind the answer.
+            match eventually(PATIENCE, || detected_in(&agent))? {
                 Some(took) => seen.published.push(took.as_secs_f64() * 1e6),
                 None => seen.without_event += 1,
             }
