@@ -99,12 +99,12 @@ impl KernelEvents {
     }
 
     /// Watches these ports and processes from now on.
-    pub fn watch(&mut self, ports: &[u16], pids: BTreeSet<u32>) {
+    pub fn watch(&mut self, ports: &[u16], pids: &BTreeSet<u32>) {
         let ports: BTreeSet<u16> = ports.iter().copied().collect();
-        if ports == self.ports && pids == self.pids {
+        if ports == self.ports && *pids == self.pids {
             return;
         }
-        (self.ports, self.pids) = (ports, pids);
+        (self.ports, self.pids) = (ports, pids.clone());
         self.rewatch();
     }
 

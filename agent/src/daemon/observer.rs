@@ -3,6 +3,7 @@
 //! One pass at a time; whatever arrives meanwhile is one more pass. Nothing here decides what is true (that is
 //! `gwready_core::judge`) or when which source is due (that is [`super::schedule`]).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use gwready_core::judge::{Judgement, judge, select};
 use gwready_core::memory::Memory;
 use gwready_core::policy::Policy;
 use gwready_core::time::Mono;
+use gwready_core::verdict::State;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -37,6 +39,9 @@ pub struct Observer {
     memory: Memory,
     board: Arc<Board>,
     events_started: bool,
+    /// Owners of the listeners at the last pass, and who is watched for signals because of them.
+    owners: BTreeSet<u32>,
+    watched: BTreeSet<u32>,
     /// Kernel time of the oldest event that has not had its second look.
     event_at: Option<Mono>,
 }
@@ -65,6 +70,8 @@ impl Observer {
             memory,
             board,
             events_started: false,
+            owners: BTreeSet::new(),
+            watched: BTreeSet::new(),
             event_at: None,
         }
     }
@@ -78,7 +85,7 @@ impl Observer {
         loop {
             self.wait()?;
             let triggers = self.collect();
-            if !triggers.is_empty() {
+            if !triggers.is_empty() && !self.is_idle_poll(&triggers) {
                 self.pass(&triggers);
             }
             self.start_events();
@@ -156,10 +163,32 @@ impl Observer {
         self.after_pass();
     }
 
+    /// A look at Cilium's maps that found what the last one found, on a node that is plainly up: nothing to judge. Three of
+    /// four looks are of this kind; the tick judges what time alone changes.
+    fn is_idle_poll(&mut self, triggers: &[Trigger]) -> bool {
+        let plainly_up =
+            self.board.publisher.load().as_ref().is_some_and(|verdict| verdict.node.state == State::Up && verdict.partial == 0);
+        if triggers != [Trigger::Lb] || !plainly_up {
+            return false;
+        }
+        let begin = clock::mono();
+        let found = self.sources.read_lb(&self.memory.plan);
+        let news = !found.says_the_same_as(&self.snapshot.lb);
+        self.snapshot.lb = found;
+        if !news {
+            self.board.metrics.count_pass(Trigger::Lb.as_str(), clock::mono().since(begin));
+        }
+        !news
+    }
+
     /// What follows from a pass for the others: kernel events to ask for, endpoints to probe, what a tick may do on the side.
     fn after_pass(&mut self) {
-        let pids = self.sources.watched_pids(&self.snapshot);
-        self.events.watch(&self.memory.plan.ports, pids);
+        let owners = Sources::owner_pids(&self.snapshot);
+        if owners != self.owners {
+            self.watched = self.sources.with_ancestors(&owners);
+            self.owners = owners;
+        }
+        self.events.watch(&self.memory.plan.ports, &self.watched);
         self.sources.instruct(&self.memory);
         if self.events_started {
             self.events.retry(clock::mono());

@@ -8,6 +8,7 @@ use gwready_core::facts::processes::Holders;
 use gwready_core::facts::sockets::Listener;
 use gwready_core::facts::steering::TproxyRoutes;
 use gwready_core::judge::select;
+use gwready_core::lb::facts::LbFacts;
 use gwready_core::lb::frontends::proxy_ports;
 use gwready_core::memory::Memory;
 use gwready_core::net::Endpoint;
@@ -163,15 +164,25 @@ impl Sources {
         changes.addresses || changes.rules || changes.overflow
     }
 
-    /// The owners of the listeners and of the Envoys, and their ancestors up to the container's init: whose signals matter.
+    /// The load-balancer maps alone.
+    pub fn read_lb(&mut self, plan: &ReadPlan) -> LbFacts {
+        self.lb.read(plan)
+    }
+
+    /// The owners of the listeners and the Envoys.
     #[must_use]
-    pub fn watched_pids(&self, snapshot: &Snapshot) -> BTreeSet<u32> {
+    pub fn owner_pids(snapshot: &Snapshot) -> BTreeSet<u32> {
         let Some(owners) = snapshot.owners.value() else { return BTreeSet::new() };
         let holders = owners.holders.values().flat_map(|holders| match holders {
             Holders::Known { pids, .. } => pids.as_slice(),
             Holders::Unknown(_) => &[],
         });
-        let pids: BTreeSet<u32> = holders.chain(&owners.envoys).copied().collect();
+        holders.chain(&owners.envoys).copied().collect()
+    }
+
+    /// These processes and their ancestors up to the container's init: whose signals matter.
+    #[must_use]
+    pub fn with_ancestors(&self, pids: &BTreeSet<u32>) -> BTreeSet<u32> {
         pids.iter().flat_map(|pid| self.owners.ancestors(*pid)).chain(pids.iter().copied()).collect()
     }
 

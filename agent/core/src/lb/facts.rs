@@ -93,6 +93,19 @@ pub struct LbFacts {
 }
 
 impl LbFacts {
+    /// The same content, read at whatever time.
+    #[must_use]
+    pub fn says_the_same_as(&self, other: &Self) -> bool {
+        fn same<T: PartialEq>(a: &Reading<T>, b: &Reading<T>) -> bool {
+            let failure = |reading: &Reading<T>| reading.unavailable().map(|failure| (failure.why, failure.detail.clone()));
+            a.value() == b.value() && failure(a) == failure(b) && a.window().is_some() == b.window().is_some()
+        }
+        same(&self.v4, &other.v4)
+            && same(&self.v6, &other.v6)
+            && same(&self.l7, &other.l7)
+            && (&self.seen, &self.hosts) == (&other.seen, &other.hosts)
+    }
+
     /// The reading of one family.
     #[must_use]
     pub const fn table(&self, family: Family) -> &Reading<LbTable> {
@@ -112,5 +125,30 @@ impl LbFacts {
     /// The families whose services map could be read: those that Cilium serves.
     pub fn families(&self) -> impl Iterator<Item = Family> + '_ {
         Family::ALL.into_iter().filter(|&family| self.table(family).value().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Unavailable;
+    use crate::time::{Mono, Window};
+
+    fn read_at<T>(value: T, at: u64) -> Reading<T> {
+        Reading::Observed { value, window: Window { begin: Mono(at), end: Mono(at + 1) } }
+    }
+
+    #[test]
+    fn the_time_of_a_read_is_no_content_and_everything_else_is() {
+        let facts = |at| LbFacts { v4: read_at(LbTable::default(), at), ..LbFacts::default() };
+        assert!(facts(1).says_the_same_as(&facts(2)));
+        let with_row = LbTable { asked: [Endpoint { address: [10, 0, 0, 1].into(), port: 80 }].into(), ..LbTable::default() };
+        assert!(!facts(1).says_the_same_as(&LbFacts { v4: read_at(with_row, 1), ..facts(1) }));
+        assert!(!facts(1).says_the_same_as(&LbFacts { seen: [Family::Ipv4].into(), ..facts(1) }));
+        let lost =
+            |why| LbFacts { v4: Reading::Unavailable(Unavailable { why, detail: String::new(), window: Window::default() }), ..facts(1) };
+        assert!(!facts(1).says_the_same_as(&lost(Why::Permission)));
+        assert!(!lost(Why::Absent).says_the_same_as(&lost(Why::Permission)));
+        assert!(!LbFacts::default().says_the_same_as(&facts(1)));
     }
 }
