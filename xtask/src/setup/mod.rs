@@ -24,6 +24,8 @@ pub(crate) enum Group {
     Test,
     /// What the image needs: the build, and buildah
     Image,
+    /// What the tests of the image use besides everything that the others do
+    TryImage,
 }
 
 /// Installs the parts of `group` that are missing.
@@ -37,8 +39,11 @@ pub(crate) fn install(group: Group) -> Result<()> {
         Group::Build => return Ok(()),
         Group::Image => return debian::install(debian::IMAGE),
         Group::Run => debian::install(debian::RUN)?,
-        Group::Test => {
+        Group::Test | Group::TryImage => {
             debian::install(debian::TEST)?;
+            if group == Group::TryImage {
+                debian::install(debian::TRY)?;
+            }
             wheels::install(&wheels::CADDY)?;
             kubernetes::install()?;
         }
