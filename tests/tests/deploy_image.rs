@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use gwready_tests::lbmaps::{LbMaps, kind};
 use gwready_tests::process::{Place, Process};
 use gwready_tests::{Envoy, Node, client, eventually};
@@ -96,7 +96,7 @@ impl Container {
         assert_eq!(context["readOnlyRootFilesystem"], true);
         assert_eq!(context["allowPrivilegeEscalation"], false);
         let mut command = self.podman();
-        command.args(["run", "--name", "gwready", "--network", "host", "--pid", "host", "--cgroups", "disabled"]);
+        command.args(["run", "--name", "gwready", "--network", "host", "--pid", "host"]);
         command.args(["--read-only", "--read-only-tmpfs=false", "--security-opt", "no-new-privileges", "--cap-drop", "all"]);
         command.args(["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--env", "NODE_NAME=worker-1"]);
         command.arg("--security-opt").arg(format!("seccomp={}", self.seccomp_profile().display()));
@@ -130,7 +130,8 @@ impl Container {
         let address = self.node.addresses()[0];
         eventually(PATIENCE, || {
             let request = b"GET /healthz HTTP/1.1\r\nHost: gw\r\n\r\n";
-            let reply = self.node.outside().enter(|| Ok(client::exchange((address, 9680).into(), request, Duration::from_secs(5))?))?;
+            let exchange = || Ok(client::exchange((address, 9680).into(), request, Duration::from_secs(5))?);
+            let reply = self.node.outside().enter(exchange).with_context(|| self.log())?;
             let reply = String::from_utf8_lossy(&reply).into_owned();
             ensure!(reply.lines().any(|line| line.starts_with("state=") && line.contains(wanted)), "{reply}\n{}", self.log());
             Ok(())
