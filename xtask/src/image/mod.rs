@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Build everything twice, in fresh folders, and compare
     #[arg(long)]
     verify: bool,
+    /// Run the tests of the image afterwards (root): both architectures are needed
+    #[arg(long = "try", conflicts_with_all = ["architectures", "binaries"])]
+    try_it: bool,
 }
 
 /// What a node may be.
@@ -97,7 +100,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             eprintln!("    two builds are equal");
         }
     }
-    Ok(())
+    if options.try_it { try_image(&output, &object) } else { Ok(()) }
+}
+
+/// The tests of the package gwready-tests that need an image.
+fn try_image(images: &Path, object: &PathBuf) -> Result<()> {
+    setup::install(setup::Group::TryImage)?;
+    let agent = build::binary("gwready", build::Profile::Dev, object)?;
+    Step::cargo()
+        .args(["test", "--workspace", "--features", "gwready-tests/image", "--test", "deploy_image"])
+        .env(build::OBJECT_VARIABLE, object)
+        .env("GWREADY_IMAGES", images)
+        .env("GWREADY_BIN", agent)
+        .env("GWREADY_ENVOY", setup::envoy()?)
+        .about("tests of the image")
+        .run()
 }
 
 /// The two digests that must be the same in every build.

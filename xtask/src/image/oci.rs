@@ -17,7 +17,7 @@ pub(super) fn build(architecture: Architecture, binary: &Path, origin: &Origin, 
     let committed = origin.committed.to_string();
     let name = format!("localhost/gwready:{}", origin.version);
     work.buildah("build")
-        .args(["--isolation", "chroot", "--format", "oci", "--layers=false", "--network", "none", "--pull=never"])
+        .args(["--isolation", "chroot", "--format", "oci", "--layers=false", "--pull=never"])
         .args(["--platform", &format!("linux/{}", architecture.oci_name())])
         // Times of files and image are the commit's.
         .args(["--timestamp", &committed])

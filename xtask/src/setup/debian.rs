@@ -33,6 +33,14 @@ pub(super) const TEST: &[Need] = &[
 pub(super) const IMAGE: &[Need] = &[("buildah", "buildah")];
 pub(super) const BENCH: &[Need] = &[("ip", "iproute2"), ("ss", "iproute2"), ("nsenter", "util-linux"), ("nginx", "nginx"), ("wrk", "wrk")];
 
+/// What running the image takes: a container runtime with its default seccomp profile, and another processor.
+pub(super) const TRY: &[Need] = &[
+    ("podman", "podman"),
+    ("runc", "runc"),
+    ("/usr/share/containers/seccomp.json", "golang-github-containers-common"),
+    ("qemu-aarch64-static", "qemu-user-static"),
+];
+
 /// What fetching a Python wheel needs. pip is a module, so it is asked for itself.
 pub(super) const WHEELS: &[Need] = &[("python3", "python3"), (PIP, "python3-pip")];
 const PIP: &str = "python3 -m pip";

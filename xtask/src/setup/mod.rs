@@ -26,6 +26,8 @@ pub(crate) enum Group {
     Image,
     /// What `cargo xtask bench` and `soak` use
     Bench,
+    /// What the tests of the image use besides everything that the others do
+    TryImage,
 }
 
 /// Installs the parts of `group` that are missing.
@@ -40,8 +42,11 @@ pub(crate) fn install(group: Group) -> Result<()> {
         Group::Image => return debian::install(debian::IMAGE),
         Group::Run => debian::install(debian::RUN)?,
         Group::Bench => debian::install(debian::BENCH)?,
-        Group::Test => {
+        Group::Test | Group::TryImage => {
             debian::install(debian::TEST)?;
+            if group == Group::TryImage {
+                debian::install(debian::TRY)?;
+            }
             wheels::install(&wheels::CADDY)?;
             kubernetes::install()?;
         }
