@@ -1,11 +1,12 @@
 //! Series over time: what is held, for how long, and how a node comes back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gwready_core::condition::{ConditionType, Status};
 use gwready_core::facts::Why;
 use gwready_core::memory::Subject;
-use gwready_core::policy::{Fallback, Mode, Policy, Requirement};
+use gwready_core::policy::{Fallback, Policy, Requirement};
 use gwready_core::reason::Reason;
 
 use super::faults::{host_port, probe_failed, terminating};
@@ -146,9 +147,10 @@ fn advisory_and_required_are_the_operators_choice() {
 }
 
 #[test]
-fn the_mode_decides_whether_the_way_to_the_proxy_ports_counts() {
-    for (mode, expected) in [(Mode::HostNetwork, "up"), (Mode::LoadBalancer, "down ProxyPortClosed")] {
-        let mut watch = Watch::with(Policy { mode, ..Policy::default() }, &Node::healthy());
+fn the_way_to_the_proxy_ports_counts_where_it_is_required() {
+    let required = [(ConditionType::TproxyPath, Requirement::Required)];
+    for (require, expected) in [(BTreeMap::new(), "up"), (BTreeMap::from(required), "down ProxyPortClosed")] {
+        let mut watch = Watch::with(Policy { require: require.clone(), ..Policy::default() }, &Node::healthy());
         let mut node = Node::healthy();
         let window = node.snapshot.lb.l7.window().unwrap();
         let frontend = gwready_core::lb::frontends::L7Frontend {
@@ -164,7 +166,7 @@ fn the_mode_decides_whether_the_way_to_the_proxy_ports_counts() {
             value: gwready_core::facts::steering::TproxyRoutes { proxies, ..Default::default() },
             window,
         };
-        assert_eq!(watch.sees(20.0, &node).node(), expected, "{mode:?}");
+        assert_eq!(watch.sees(20.0, &node).node(), expected, "{require:?}");
     }
 }
 
