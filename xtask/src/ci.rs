@@ -15,6 +15,8 @@ pub(crate) fn run() -> Result<()> {
     Step::cargo().args(["fmt", "--all", "--check"]).about("format").run()?;
     figures::check()?;
     setup::install(setup::Group::Test)?;
+    // cargo-deny looks at every target's dependencies, and offline it can only see what was fetched.
+    Step::cargo().args(["fetch", "--locked"]).about("fetching every target's dependencies").run()?;
     // Advisories need RustSec's database from the network: `cargo deny check advisories` by hand or by a schedule.
     Step::new(setup::cargo_deny()?)
         .args(["--offline", "--locked", "check", "licenses", "bans", "sources"])
