@@ -1,13 +1,13 @@
 //! Puts the eBPF object where the agent can embed it.
 //!
-//! `cargo xtask build` builds the object and names it in `GWREADY_EBPF_OBJECT`. Without the variable
+//! `cargo xtask build` builds the object and names it in `XTASK_EBPF_OBJECT`. Without the variable
 //! an empty object is embedded, so that a plain `cargo check` needs no BPF toolchain; the agent then
 //! says at run time that it was built without programs (`events::load`).
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const VARIABLE: &str = "GWREADY_EBPF_OBJECT";
+const VARIABLE: &str = "XTASK_EBPF_OBJECT";
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-env-changed={VARIABLE}");

@@ -8,29 +8,29 @@ use anyhow::{Context, Result, bail};
 /// Version of the Envoy that Cilium's proxy is built on.
 pub const ENVOY_VERSION: &str = "1.38.3";
 
-/// Real Envoy: `GWREADY_ENVOY`, else the cache that `cargo xtask setup` fills.
+/// Real Envoy: `XTASK_ENVOY`, else the cache that `cargo xtask setup` fills.
 pub fn envoy() -> Result<PathBuf> {
-    if let Some(path) = env::var_os("GWREADY_ENVOY") {
-        return existing(path.into(), "GWREADY_ENVOY names no file");
+    if let Some(path) = env::var_os("XTASK_ENVOY") {
+        return existing(path.into(), "XTASK_ENVOY names no file");
     }
     let cache =
         env::var_os("XDG_CACHE_HOME").map_or_else(|| PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"), PathBuf::from);
     existing(
         cache.join(format!("gwready/envoy-{ENVOY_VERSION}/cilium-envoy")),
-        "Envoy is not there; run `cargo xtask setup` or set GWREADY_ENVOY",
+        "Envoy is not there; run `cargo xtask setup` or set XTASK_ENVOY",
     )
 }
 
-/// The agent: `GWREADY_BIN`, else `gwready` of the same build, else of a release or debug build.
+/// The agent: `XTASK_BIN`, else `gwready` of the same build, else of a release or debug build.
 pub fn gwready() -> Result<PathBuf> {
-    if let Some(path) = env::var_os("GWREADY_BIN") {
-        return existing(path.into(), "GWREADY_BIN names no file");
+    if let Some(path) = env::var_os("XTASK_BIN") {
+        return existing(path.into(), "XTASK_BIN names no file");
     }
     let target = build_dir()?;
     let above = target.parent().unwrap_or(&target);
     let found =
         [&target, &above.join("debug"), &above.join("release")].into_iter().map(|dir| dir.join("gwready")).find(|path| path.is_file());
-    found.context("gwready is not built; run `cargo build -p gwready` or set GWREADY_BIN")
+    found.context("gwready is not built; run `cargo build -p gwready` or set XTASK_BIN")
 }
 
 /// A small program of this crate (`thief`, `crowd`, `cilium-envoy-starter`), from the same build.

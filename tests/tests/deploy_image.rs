@@ -20,9 +20,9 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A file that `cargo xtask image` made; `GWREADY_IMAGES` names their folder.
+/// A file that `cargo xtask image` made; `XTASK_IMAGES` names their folder.
 fn made(name: &str) -> PathBuf {
-    let folder = std::env::var_os("GWREADY_IMAGES").map_or_else(|| repository().join("target/image"), PathBuf::from);
+    let folder = std::env::var_os("XTASK_IMAGES").map_or_else(|| repository().join("target/image"), PathBuf::from);
     let file = folder.join(name);
     assert!(file.is_file(), "{}: run `cargo xtask image --try`", file.display());
     file

@@ -1,5 +1,5 @@
 //! Real Caddy with active checks of the real health port: what it does is seen by a client that goes through it.
-//! Needs `GWREADY_CADDY`, which `cargo xtask test` sets.
+//! Needs `XTASK_CADDY`, which `cargo xtask test` sets.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -29,7 +29,7 @@ impl Drop for Caddy {
 
 /// A proxy on `front` to a gateway on `gateway`, which Caddy plays itself.
 fn start(folder: &Path, front: SocketAddr, gateway: SocketAddr, health: u16) -> Result<Caddy> {
-    let program = std::env::var_os("GWREADY_CADDY").context("GWREADY_CADDY is not set: run `cargo xtask test`")?;
+    let program = std::env::var_os("XTASK_CADDY").context("XTASK_CADDY is not set: run `cargo xtask test`")?;
     let file = folder.join("Caddyfile");
     let configuration = format!(
         "{{\n admin off\n auto_https off\n persist_config off\n}}\n\

@@ -1,6 +1,6 @@
 //! One agent follows another on the health port and no probe notices. Processes of their own, over loopback.
 //!
-//! `GWREADY_TAKEOVERS` sets how many takeovers the long test makes (default 40; the full number is 300).
+//! `XTASK_TAKEOVERS` sets how many takeovers the long test makes (default 40; the full number is 300).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Stands {
 
 #[test]
 fn takeovers_under_load_lose_no_probe_and_show_no_wrong_state() -> Result<()> {
-    let rounds: usize = std::env::var("GWREADY_TAKEOVERS").map_or(Ok(40), |number| number.parse())?;
+    let rounds: usize = std::env::var("XTASK_TAKEOVERS").map_or(Ok(40), |number| number.parse())?;
     let stands = Stands::new()?;
     let mut current = stands.start(&["--state", "up"])?;
     current.wait_serving()?;

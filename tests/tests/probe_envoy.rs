@@ -157,7 +157,8 @@ fn extra_probes_ask_for_host_path_name_and_status() {
         expect_status: vec![200],
     };
     let explicit = vec![probe_of(80, HOST_OK, None), probe_of(443, HOST_OK, Some(SNI)), probe_of(80, "nobody.example", None)];
-    let settings = ProbeSettings { enabled: false, explicit, ..fast() };
+    // Every one is to be answered, also on a machine that is busy with other tests.
+    let settings = ProbeSettings { enabled: false, explicit, timeout: SOON, ..fast() };
     let results = probe(&node, &settings, Some(&admin(&node)), &[80, 443]);
     assert_eq!(results.len(), 12);
     for result in results {

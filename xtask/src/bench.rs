@@ -44,5 +44,5 @@ fn start(arguments: &[String]) -> Result<()> {
     let object = build::ebpf()?;
     let agent = build::binary("gwready", Profile::Release, &object)?;
     let bench = build::binary("gwready-bench", Profile::Release, &object)?;
-    Step::new(bench).args(arguments).env("GWREADY_BIN", agent).env("GWREADY_ENVOY", setup::envoy()?).become_it()
+    Step::new(bench).args(arguments).env("XTASK_BIN", agent).env("XTASK_ENVOY", setup::envoy()?).become_it()
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// The target and the bytes' order of the machine that runs the agent.
 const TARGET: &str = "bpfel-unknown-none";
 /// Read by `agent/build.rs`: absolute path of the object to embed.
-pub(crate) const OBJECT_VARIABLE: &str = "GWREADY_EBPF_OBJECT";
+pub(crate) const OBJECT_VARIABLE: &str = "XTASK_EBPF_OBJECT";
 
 /// Cargo profile of the host binaries.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -35,5 +35,5 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let object = build::ebpf()?;
     let agent = build::binary("gwready", profile, &object)?;
     let node = build::binary("gwready-box", profile, &object)?;
-    Step::new(node).args(&options.arguments).env("GWREADY_BIN", agent).env("GWREADY_ENVOY", setup::envoy()?).become_it()
+    Step::new(node).args(&options.arguments).env("XTASK_BIN", agent).env("XTASK_ENVOY", setup::envoy()?).become_it()
 }

@@ -34,10 +34,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .about("tests inside the crates")
         .watch(|line| failures.note(line))?;
     let root = tests(&["--test", "*"], profile, &object, &options.filters)
-        .env("GWREADY_BIN", agent)
-        .env("GWREADY_ENVOY", setup::envoy()?)
-        .env("GWREADY_CADDY", setup::caddy()?)
-        .env("GWREADY_KUBERNETES_TOOLS", setup::kubernetes()?)
+        .env("XTASK_BIN", agent)
+        .env("XTASK_ENVOY", setup::envoy()?)
+        .env("XTASK_CADDY", setup::caddy()?)
+        .env("XTASK_KUBERNETES_TOOLS", setup::kubernetes()?)
         .about("tests with namespaces and real parts")
         .watch(|line| failures.note(line))?;
     if unit && root {

@@ -14,7 +14,7 @@ use aya::maps::{Map, MapError};
 use aya::{Ebpf, EbpfLoader};
 use gwready_ebpf::names;
 
-/// Empty where the agent was built without `GWREADY_EBPF_OBJECT` (`agent/build.rs`).
+/// Empty where the agent was built without `XTASK_EBPF_OBJECT` (`agent/build.rs`).
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/gwready.bpf.o"));
 
 /// Why there are no events at all.

@@ -19,10 +19,10 @@ pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// `GWREADY_KUBERNETES_TOOLS`, else the cache that `cargo xtask setup` fills.
+/// `XTASK_KUBERNETES_TOOLS`, else the cache that `cargo xtask setup` fills.
 pub(crate) fn kubernetes_tool(name: &str) -> PathBuf {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    let folder = variable("GWREADY_KUBERNETES_TOOLS").unwrap_or_else(|| {
+    let folder = variable("XTASK_KUBERNETES_TOOLS").unwrap_or_else(|| {
         let cache = variable("XDG_CACHE_HOME").unwrap_or_else(|| variable("HOME").unwrap().join(".cache"));
         cache.join("gwready/kubernetes-2.2.2-1.37.0")
     });

@@ -110,9 +110,9 @@ fn try_image(images: &Path, object: &PathBuf) -> Result<()> {
     Step::cargo()
         .args(["test", "--workspace", "--features", "gwready-tests/image", "--test", "deploy_image"])
         .env(build::OBJECT_VARIABLE, object)
-        .env("GWREADY_IMAGES", images)
-        .env("GWREADY_BIN", agent)
-        .env("GWREADY_ENVOY", setup::envoy()?)
+        .env("XTASK_IMAGES", images)
+        .env("XTASK_BIN", agent)
+        .env("XTASK_ENVOY", setup::envoy()?)
         .about("tests of the image")
         .run()
 }

@@ -1,6 +1,6 @@
 //! Snapshot files in the tree: what `gwready snapshot` wrote once must replay for ever, and `explain` tells it in these very words.
 //!
-//! `GWREADY_WRITE_SCENARIOS=1 cargo test -p gwready-core --test scenarios files` writes them anew; the difference is then for a person to read.
+//! `XTASK_WRITE_SCENARIOS=1 cargo test -p gwready-core --test scenarios files` writes them anew; the difference is then for a person to read.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ fn path(name: &str) -> PathBuf {
 /// The committed text, after writing it anew where that was asked for.
 fn committed(name: &str, now: &str) -> String {
     let path = path(name);
-    if std::env::var_os("GWREADY_WRITE_SCENARIOS").is_some() {
+    if std::env::var_os("XTASK_WRITE_SCENARIOS").is_some() {
         std::fs::write(&path, now).unwrap();
     }
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

@@ -36,16 +36,17 @@ impl KnownPids {
         self.first_seen = pids.iter().map(|pid| (*pid, known.get(pid).copied().unwrap_or(at))).collect();
     }
 
-    /// Looks at the processes that are new, newest first, until `until`.
+    /// Looks at processes until `until`: first those never seen, so that every read gets further, then those that may still
+    /// exec; the newest first of each.
     pub(super) fn scan(&mut self, root: &ProcRoot, envoy_exe: &str, now: Mono, until: Mono) -> Scan {
         let Ok(pids) = root.pids() else { return Scan::default() };
         let alive: HashSet<u32> = pids.iter().copied().collect();
         self.first_seen.retain(|pid, _| alive.contains(pid));
         let mut scan = Scan { complete: true, ..Scan::default() };
-        for pid in pids.into_iter().rev() {
-            if self.first_seen.get(&pid).is_some_and(|at| now.since(*at) >= MAY_STILL_EXEC) {
-                continue;
-            }
+        let (seen, fresh): (Vec<u32>, Vec<u32>) = pids.into_iter().rev().partition(|pid| self.first_seen.contains_key(pid));
+        let young = |pid: &u32| self.first_seen.get(pid).is_some_and(|at| now.since(*at) < MAY_STILL_EXEC);
+        let again: Vec<u32> = seen.into_iter().filter(young).collect();
+        for pid in fresh.into_iter().chain(again) {
             if clock::mono() >= until {
                 scan.complete = false;
                 break;
