@@ -152,16 +152,16 @@ fn steal(stand: &Stand) -> Thief {
 }
 
 #[test]
-fn without_sys_ptrace_a_stronger_thief_has_no_name() {
+fn without_sys_ptrace_a_stronger_thief_is_not_found() {
     let stand = Stand::with(&granted());
     let thief = steal(&stand);
     let told = stand.told_of_owner();
-    assert!(told.contains(&format!("{}", thief.pid())), "{told}");
+    assert!(told.contains("ShadowedAddress") && told.contains(&thief.pid().to_string()), "{told}");
     drop((thief, stand));
     let stand = Stand::without("SYS_PTRACE");
-    let thief = steal(&stand);
+    let _thief = steal(&stand);
     let told = stand.told_of_owner();
-    assert!(told.contains("Unidentified") && !told.contains("\"thief\":"), "{} is known only as unreadable: {told}", thief.pid());
+    assert!(told.contains("Unidentified"), "{told}");
 }
 
 /// A program of another user has port 80, and there is no Envoy. What the agent with these capabilities says of it.
