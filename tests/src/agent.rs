@@ -329,9 +329,9 @@ mod tests {
     #[test]
     fn the_tests_own_variables_do_not_reach_the_agent() {
         let mut command = Command::new("gwready");
-        forget_variables(&mut command, ["HOME", "XTASK_BIN", "NODE_NAME"].into_iter().map(OsString::from));
+        forget_variables(&mut command, ["HOME", "GWREADY_LOG_LEVEL", "NODE_NAME"].into_iter().map(OsString::from));
         let removed: Vec<_> = command.get_envs().map(|(name, value)| (name.to_str().unwrap(), value)).collect();
-        assert_eq!(removed, [("XTASK_BIN", None), ("NODE_NAME", None)]);
+        assert_eq!(removed, [("GWREADY_LOG_LEVEL", None), ("NODE_NAME", None)]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::clock;
 
 /// A process younger than this to us may still exec: a runtime, then the starter, then Envoy under one pid.
 const MAY_STILL_EXEC: Duration = Duration::from_secs(5);
+/// So many processes are looked at by every scan, even if listing /proc took all of its time: else it would never get anywhere.
+const AT_LEAST: usize = 32;
 
 /// Pids by the moment at which they were first seen.
 #[derive(Debug, Default)]
@@ -46,8 +48,8 @@ impl KnownPids {
         let (seen, fresh): (Vec<u32>, Vec<u32>) = pids.into_iter().rev().partition(|pid| self.first_seen.contains_key(pid));
         let young = |pid: &u32| self.first_seen.get(pid).is_some_and(|at| now.since(*at) < MAY_STILL_EXEC);
         let again: Vec<u32> = seen.into_iter().filter(young).collect();
-        for pid in fresh.into_iter().chain(again) {
-            if clock::mono() >= until {
+        for (looked_at, pid) in fresh.into_iter().chain(again).enumerate() {
+            if looked_at >= AT_LEAST && clock::mono() >= until {
                 scan.complete = false;
                 break;
             }
