@@ -116,8 +116,9 @@ impl KernelEvents {
         }
     }
 
-    /// Takes everything out of the ring. A TERM on its way to a watched process is noted in `terminating`.
-    pub fn drain(&mut self, terminating: &mut Option<Termination>) -> Arrived {
+    /// Takes everything out of the ring. A TERM on its way to one of `envoys` (Envoys and their ancestors) is noted in
+    /// `terminating`; one for another owner of a port is only a reason to look.
+    pub fn drain(&mut self, envoys: &BTreeSet<u32>, terminating: &mut Option<Termination>) -> Arrived {
         let mut arrived = Arrived::default();
         let Some(events) = &mut self.loaded else { return arrived };
         let own = events.namespace();
@@ -127,7 +128,9 @@ impl KernelEvents {
             {
                 return;
             }
-            if let KernelEvent::Signal { at, signal: SIGTERM, target, .. } = &event {
+            if let KernelEvent::Signal { at, signal: SIGTERM, target, .. } = &event
+                && envoys.contains(target)
+            {
                 *terminating = Some(Termination { pid: *target, at: *at });
             }
             tracing::debug!(?event, "kernel event");

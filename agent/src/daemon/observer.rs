@@ -42,6 +42,9 @@ pub struct Observer {
     /// Owners of the listeners at the last pass, and who is watched for signals because of them.
     owners: BTreeSet<u32>,
     watched: BTreeSet<u32>,
+    /// Envoys at the last pass, and the processes whose TERM announces their end.
+    envoys: BTreeSet<u32>,
+    envoys_and_ancestors: BTreeSet<u32>,
     /// Kernel time of the oldest event that has not had its second look.
     event_at: Option<Mono>,
 }
@@ -72,6 +75,8 @@ impl Observer {
             events_started: false,
             owners: BTreeSet::new(),
             watched: BTreeSet::new(),
+            envoys: BTreeSet::new(),
+            envoys_and_ancestors: BTreeSet::new(),
             event_at: None,
         }
     }
@@ -109,7 +114,7 @@ impl Observer {
     fn collect(&mut self) -> Vec<Trigger> {
         let now = clock::mono();
         let mut triggers = self.wake.take();
-        let arrived = self.events.drain(&mut self.snapshot.terminating);
+        let arrived = self.events.drain(&self.envoys_and_ancestors, &mut self.snapshot.terminating);
         if arrived.first_at.is_some() {
             self.event_at = self.event_at.or(arrived.first_at);
             self.schedule.event();
@@ -184,9 +189,11 @@ impl Observer {
     /// What follows from a pass for the others: kernel events to ask for, endpoints to probe, what a tick may do on the side.
     fn after_pass(&mut self) {
         let owners = Sources::owner_pids(&self.snapshot);
-        if owners != self.owners {
+        let envoys = Sources::envoy_pids(&self.snapshot);
+        if (&owners, &envoys) != (&self.owners, &self.envoys) {
             self.watched = self.sources.with_ancestors(&owners);
-            self.owners = owners;
+            self.envoys_and_ancestors = self.sources.with_ancestors(&envoys);
+            (self.owners, self.envoys) = (owners, envoys);
         }
         self.events.watch(&self.memory.plan.ports, &self.watched);
         self.sources.instruct(&self.memory);

@@ -180,6 +180,12 @@ impl Sources {
         holders.chain(&owners.envoys).copied().collect()
     }
 
+    /// The Envoys of this network namespace.
+    #[must_use]
+    pub fn envoy_pids(snapshot: &Snapshot) -> BTreeSet<u32> {
+        snapshot.owners.value().map(|owners| owners.envoys.iter().copied().collect()).unwrap_or_default()
+    }
+
     /// These processes and their ancestors up to the container's init: whose signals matter.
     #[must_use]
     pub fn with_ancestors(&self, pids: &BTreeSet<u32>) -> BTreeSet<u32> {
