@@ -77,6 +77,19 @@ fn nginx_on_one_address_takes_that_address_alone() {
 }
 
 #[test]
+fn a_term_to_a_thief_does_not_announce_the_end_of_envoy() {
+    let node = Node::new().unwrap();
+    let _envoy = Envoy::start(&node).unwrap();
+    let mut agent = start_quick(&node);
+    let mut thief = Thief::at(&node, v4(2), 80).reuseport().start().unwrap();
+    agent.wait_state_of(v4(2), "state=down reason=ShadowedAddress port=80", SOON).unwrap();
+    agent.wait_log(&format!("thief=thief[{}]", thief.pid()), SOON).unwrap();
+    thief.process().terminate(SOON).unwrap();
+    agent.wait_state_of(v4(2), "state=up", SOON).unwrap();
+    assert!(!agent.log().contains("EnvoyTerminating"), "{}", agent.log());
+}
+
+#[test]
 fn a_thief_bound_to_the_uplink_takes_every_address() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
