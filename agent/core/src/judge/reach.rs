@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use crate::facts::sockets::{Listener, SocketTable};
 use crate::net::Endpoint;
 
+use super::queues::same_group;
+
 /// The sockets that can get a client of one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach<'a> {
@@ -45,12 +47,6 @@ impl<'a> Reach<'a> {
     pub fn listeners(&self) -> impl Iterator<Item = &'a Listener> + '_ {
         self.sockets.values().map(|(listener, _)| *listener)
     }
-}
-
-/// Members of one `SO_REUSEPORT` group share everything they are bound to (net/core/sock_reuseport.c; the group is found
-/// by bind address, port, device and family in inet_reuseport_add_sock).
-fn same_group(a: &Listener, b: &Listener) -> bool {
-    (a.family, a.address, a.port, a.bound_if, a.v6only) == (b.family, b.address, b.port, b.bound_if, b.v6only)
 }
 
 /// The table alone explains that `listener` gets clients of `endpoint` that come in on `ingress_if`: same port, an address
