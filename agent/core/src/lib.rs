@@ -12,6 +12,7 @@ pub mod lb;
 pub mod memory;
 pub mod memory_queues;
 pub mod net;
+pub mod netfilter;
 pub mod plan;
 pub mod policy;
 pub mod reason;
