@@ -50,6 +50,11 @@ pub struct ProxyLookup {
 pub enum NetfilterPath {
     /// Reaches the socket.
     Passes,
+    /// Reaches the socket for some clients, for sure; others are dropped or sent elsewhere (by their address, a rate, a limit).
+    PassesForSome {
+        /// What happens to the others, and the rule.
+        but: String,
+    },
     /// Goes elsewhere, for sure.
     Redirected {
         /// Where to, as text.

@@ -11,6 +11,9 @@
 //! type netfilter, and what a bridge does by `br_netfilter`.
 
 pub mod expr;
+pub mod follow;
+pub mod keys;
+pub mod render;
 pub mod ruleset;
 pub mod set;
 pub mod xt;

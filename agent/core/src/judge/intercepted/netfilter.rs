@@ -21,6 +21,8 @@ pub(super) fn judge_netfilter(snapshot: &Snapshot, endpoint: Endpoint) -> Option
     Some(match path {
         None => Finding::unknown(KIND, Reason::NetfilterUnreadable, format!("the netfilter rules were not read for {endpoint} yet")),
         Some(NetfilterPath::Passes) => Finding::holds(KIND),
+        // A ban list or a rate limit is no fault of the node: it serves the others.
+        Some(NetfilterPath::PassesForSome { but }) => Finding::holds(KIND).with("some_clients", but),
         Some(NetfilterPath::Redirected { to, rule }) => {
             let message = format!("a netfilter rule sends connections to {endpoint} to {to}: {rule}");
             Finding::fails(KIND, Reason::NetfilterRedirect, message).with("thief", to).with("rule", rule)
