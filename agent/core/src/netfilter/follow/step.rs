@@ -35,9 +35,7 @@ impl<'a> Walk<'_, 'a> {
             Expr::Payload { .. } | Expr::Meta { .. } | Expr::Ct { .. } | Expr::Fib { .. } | Expr::Socket { .. } | Expr::Rt { .. } => {
                 Step::Go(self.load(at, expr, regs, state))
             }
-            Expr::Hash { .. } | Expr::Numgen { .. } | Expr::Exthdr { .. } | Expr::Osf { .. } => {
-                Step::Go(generate(expr, regs))
-            }
+            Expr::Hash { .. } | Expr::Numgen { .. } | Expr::Exthdr { .. } | Expr::Osf { .. } => Step::Go(generate(expr, regs)),
             Expr::Bitwise { .. } | Expr::Byteorder { .. } | Expr::Value { .. } => Step::Go(transform(expr, regs)),
             Expr::Cmp { op, sreg, data } => Step::Go(compare(regs.load(*sreg, data.len()), *op, data)),
             Expr::Range { sreg, inverted, from, to } => Step::Go(within(regs.load(*sreg, from.len()), from, to).inverted(*inverted)),
