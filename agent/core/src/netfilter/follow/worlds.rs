@@ -40,12 +40,16 @@ impl World {
         self.states.extend(other.states.iter().cloned());
         self.passes |= other.passes;
         self.dropped = self.dropped.or(other.dropped);
+        self.name_targets(other);
+        self.cause = self.cause.or(other.cause);
+    }
+
+    fn name_targets(&mut self, other: &Self) {
         for taken in &other.redirected {
             if self.redirected.len() < TARGETS && !self.redirected.iter().any(|known| known.to == taken.to) {
                 self.redirected.push(*taken);
             }
         }
-        self.cause = self.cause.or(other.cause);
     }
 }
 
@@ -163,7 +167,8 @@ impl Worlds {
             self.overflow = true;
             return;
         }
-        if self.worlds.iter().any(|known| known.same_fates(&world)) {
+        if let Some(known) = self.worlds.iter_mut().find(|known| known.same_fates(&world)) {
+            known.name_targets(&world);
             return;
         }
         if self.worlds.len() < LIMIT {
