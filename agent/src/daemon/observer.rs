@@ -120,7 +120,7 @@ impl Observer {
             self.schedule.event();
         }
         if arrived.overflow {
-            triggers.push(Trigger::Tick);
+            triggers.extend([Trigger::Tick, Trigger::Event]);
         }
         if self.sources.take_notifications() {
             triggers.push(Trigger::Netlink);

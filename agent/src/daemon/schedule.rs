@@ -53,11 +53,12 @@ impl Trigger {
     #[must_use]
     pub const fn scope(self) -> Scope {
         match self {
-            Self::Start | Self::Tick => Scope { addresses: false, sockets: true, lb: true },
-            Self::Netlink => Scope { addresses: true, sockets: true, lb: true },
-            Self::Event => Scope { addresses: false, sockets: true, lb: false },
-            Self::Lb => Scope { addresses: false, sockets: false, lb: true },
-            Self::Probe | Self::Drain => Scope { addresses: false, sockets: false, lb: false },
+            Self::Start => Scope { addresses: false, sockets: true, rows: true, lb: true },
+            Self::Tick => Scope { addresses: false, sockets: true, rows: false, lb: true },
+            Self::Netlink => Scope { addresses: true, sockets: true, rows: true, lb: true },
+            Self::Event => Scope { addresses: false, sockets: true, rows: true, lb: false },
+            Self::Lb => Scope { addresses: false, sockets: false, rows: false, lb: true },
+            Self::Probe | Self::Drain => Scope { addresses: false, sockets: false, rows: false, lb: false },
         }
     }
 }
@@ -69,6 +70,8 @@ pub struct Scope {
     pub addresses: bool,
     /// Listeners and their owners.
     pub sockets: bool,
+    /// Every listener, whether or not the lookups answer as they did: something says that they have changed.
+    pub rows: bool,
     /// Cilium's maps and the steering hooks.
     pub lb: bool,
 }
@@ -77,7 +80,12 @@ impl Scope {
     /// Both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
-        Self { addresses: self.addresses || other.addresses, sockets: self.sockets || other.sockets, lb: self.lb || other.lb }
+        Self {
+            addresses: self.addresses || other.addresses,
+            sockets: self.sockets || other.sockets,
+            rows: self.rows || other.rows,
+            lb: self.lb || other.lb,
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use gwready_core::facts::Snapshot;
 use gwready_core::facts::processes::Holders;
 use gwready_core::facts::sockets::Listener;
-use gwready_core::facts::steering::TproxyRoutes;
+use gwready_core::facts::steering::{SkLookupPrograms, TproxyRoutes};
+use gwready_core::facts::{Reading, Snapshot, Why};
 use gwready_core::judge::select;
 use gwready_core::lb::facts::LbFacts;
 use gwready_core::lb::frontends::proxy_ports;
@@ -104,8 +104,10 @@ impl Sources {
             snapshot.tproxy = self.tproxy.read(&plan, &frontends);
         }
         if scope.sockets || snapshot.sockets.window().is_none() {
-            snapshot.sockets = self.sockets.read(&plan);
-            snapshot.steering = read_sk_lookup();
+            let steering = read_sk_lookup();
+            let whole = scope.rows || may_be_steered(&steering);
+            snapshot.steering = steering;
+            snapshot.sockets = if whole { self.sockets.read(&plan) } else { self.sockets.read_steady(&plan) };
         }
         if scope.sockets || path || snapshot.owners.window().is_none() {
             snapshot.owners = self.owners.read(&listeners(snapshot));
@@ -209,6 +211,15 @@ fn tproxy_is_due(snapshot: &Snapshot, sockets: bool) -> bool {
     let unasked = |path: &TproxyRoutes| in_use.iter().any(|&(family, port)| path.proxy(family, port).is_none());
     let never = snapshot.tproxy.window().is_none();
     never || (sockets && !in_use.is_empty()) || snapshot.tproxy.value().is_some_and(unasked)
+}
+
+/// A program on the sk_lookup hook may treat each client in its own way: no small set of questions watches that.
+fn may_be_steered(programs: &Reading<SkLookupPrograms>) -> bool {
+    match programs {
+        Reading::Observed { value, .. } => !value.ids.is_empty(),
+        Reading::Unavailable(unavailable) => unavailable.why != Why::Absent,
+        Reading::NotRead => true,
+    }
 }
 
 /// Every socket of the table: LISTEN rows, whatever the lookups picked (an sk_lookup program may pick a socket of another

@@ -74,6 +74,7 @@ pub fn load(options: Options) -> Result<Events, LoadError> {
     if OBJECT.is_empty() {
         return Err(LoadError::NotEmbedded);
     }
+    memory::keep_little();
     let outcome = load_proven(options);
     memory::give_back();
     outcome

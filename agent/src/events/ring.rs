@@ -14,6 +14,8 @@ pub struct Ring {
     ring: RingBuf<MapData>,
     lost: PerCpuArray<MapData, u64>,
     lost_before: u64,
+    /// The drain before found something.
+    busy: bool,
 }
 
 /// What one [`Ring::drain`] did.
@@ -28,7 +30,7 @@ pub struct Drained {
 
 impl Ring {
     pub(super) fn new(ring: RingBuf<MapData>, lost: PerCpuArray<MapData, u64>) -> Self {
-        Self { ring, lost, lost_before: 0 }
+        Self { ring, lost, lost_before: 0, busy: true }
     }
 
     /// Hands every waiting event to `each`, oldest first, without waiting.
@@ -44,6 +46,13 @@ impl Ring {
                 None => drained.lost += 1,
             }
         }
+        // A ring that was full is not empty at the next drain; the one after a busy drain looks too, for a loss that the program was
+        // just about to count.
+        let busy = drained != Drained::default();
+        if !busy && !std::mem::replace(&mut self.busy, busy) {
+            return drained;
+        }
+        self.busy = busy;
         // A failed read leaves the sum as it was: the loss shows at the next drain.
         let total = self.lost_total().unwrap_or(self.lost_before);
         drained.lost += total.saturating_sub(self.lost_before);

@@ -62,7 +62,8 @@ pub struct Lookup {
     pub picked: Option<Listener>,
 }
 
-/// One read of the socket source.
+/// One read of the socket source. Lookups and queue figures are of the read's own window; which rows there are may be known
+/// from a read some seconds earlier, as long as every lookup answers as it did then (`docs/decisions/steady-reads.md`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SocketTable {
     /// Exact lookups: they decide. One per judged endpoint, several (other source ports) where a `SO_REUSEPORT` group exists.

@@ -24,8 +24,10 @@ use super::walk::Walk;
 use super::{CiliumPaths, PinError};
 use crate::clock;
 
-/// Pause between two walks for L7 frontends. A new one on a judged endpoint is seen at once, by its direct lookup.
-const WALK_PAUSE: Duration = Duration::from_secs(10);
+/// Shortest and longest pause between two walks for L7 frontends. A new one on a judged endpoint is seen at once, by its direct lookup.
+const WALK_PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
+/// A pause lasts this many times what the walk took: large maps are walked less often, for 0.05 % of one core at most.
+const WALK_REST: u32 = 2000;
 
 type Endpoints = HashMap<MapData, [u8; 20], [u8; 48]>;
 
@@ -41,6 +43,8 @@ pub struct LbReader {
     walk4: FrontendWalk<V4>,
     walk6: FrontendWalk<V6>,
     walked: Option<Mono>,
+    /// What the last walk, or the part of one so far, took.
+    walk_cost: Duration,
 }
 
 impl LbReader {
@@ -58,6 +62,7 @@ impl LbReader {
             walk4: FrontendWalk::default(),
             walk6: FrontendWalk::default(),
             walked: None,
+            walk_cost: Duration::ZERO,
         }
     }
 
@@ -87,8 +92,12 @@ impl LbReader {
     /// the maps: call it after publishing, e.g. with 4096 rows (half a millisecond) per tick. True when a walk has ended.
     pub fn walk(&mut self, budget: usize) -> bool {
         let now = clock::mono();
-        if self.walked.is_some_and(|walked| now.since(walked) < WALK_PAUSE) {
+        let pause = self.walk_cost.saturating_mul(WALK_REST).clamp(WALK_PAUSE.0, WALK_PAUSE.1);
+        if self.walked.is_some_and(|walked| now.since(walked) < pause) {
             return false;
+        }
+        if self.walk4.over && self.walk6.over {
+            self.walk_cost = Duration::ZERO;
         }
         let over = match globals(&self.paths) {
             Ok(globals) => {
@@ -102,8 +111,10 @@ impl LbReader {
                 true
             }
         };
+        let end = clock::mono();
+        self.walk_cost += end.since(now);
         if over {
-            self.walked = Some(now);
+            self.walked = Some(end);
         }
         over
     }

@@ -32,10 +32,13 @@ struct Question {
     source_port: u16,
 }
 
-/// What makes listeners one `SO_REUSEPORT` group (`inet_reuseport_add_sock`), the uid left out: another uid can't bind.
-type GroupKey = (Family, IpAddr, u16, u32, Option<bool>);
+/// One lookup of the kernel's: local end, made-up remote end, interface on which the SYN arrives.
+pub(super) type Tuple = (SocketAddr, SocketAddr, u32);
 
-fn group_of(listener: &Listener) -> GroupKey {
+/// What makes listeners one `SO_REUSEPORT` group (`inet_reuseport_add_sock`), the uid left out: another uid can't bind.
+pub(super) type GroupKey = (Family, IpAddr, u16, u32, Option<bool>);
+
+pub(super) fn group_of(listener: &Listener) -> GroupKey {
     (listener.family, listener.address, listener.port, listener.bound_if, listener.v6only)
 }
 
@@ -56,8 +59,7 @@ pub(super) fn read_lookups(
     for lookup in &answered {
         let count = lookup.picked.as_ref().map_or(1, |picked| lookups_for(picked, &lookup.endpoint, &groups));
         for n in 1..count {
-            let source_port = FIRST_SOURCE_PORT.saturating_add(n.saturating_mul(SOURCE_PORT_STEP));
-            further.push(Question { endpoint: lookup.endpoint, ingress_if: lookup.ingress_if, source_port });
+            further.push(Question { endpoint: lookup.endpoint, ingress_if: lookup.ingress_if, source_port: source_port(n) });
         }
     }
     let mut lookups = answered;
@@ -116,23 +118,27 @@ fn ask(exchange: &mut Exchange, mut questions: Vec<Question>) -> Result<Vec<Look
     Ok(questions.into_iter().zip(rows).map(lookup).collect())
 }
 
-fn is_connection(row: &Row) -> bool {
+pub(super) fn is_connection(row: &Row) -> bool {
     row.state != gwready_core::decode::inet_diag_row::TcpState::Listen
 }
 
 fn ask_rows(exchange: &mut Exchange, questions: &[Question]) -> Result<Vec<Option<Row>>, NetlinkError> {
-    let tuples: Vec<_> = questions
-        .iter()
-        .map(|question| {
-            let local = SocketAddr::new(question.endpoint.address, question.endpoint.port);
-            let remote = match Family::of(question.endpoint.address) {
-                Family::Ipv4 => MADE_UP_V4,
-                Family::Ipv6 => MADE_UP_V6,
-            };
-            (local, SocketAddr::new(remote, question.source_port), question.ingress_if)
-        })
-        .collect();
+    let tuples: Vec<Tuple> = questions.iter().map(|q| tuple(q.endpoint, q.ingress_if, q.source_port)).collect();
     read_rows(exchange, &tuples)
+}
+
+/// The question for a made-up client of `endpoint`.
+pub(super) const fn tuple(endpoint: Endpoint, ingress_if: u32, source_port: u16) -> Tuple {
+    let client = match endpoint.address {
+        IpAddr::V4(_) => MADE_UP_V4,
+        IpAddr::V6(_) => MADE_UP_V6,
+    };
+    (SocketAddr::new(endpoint.address, endpoint.port), SocketAddr::new(client, source_port), ingress_if)
+}
+
+/// The `n`-th made-up source port.
+pub(super) const fn source_port(n: u16) -> u16 {
+    FIRST_SOURCE_PORT.saturating_add(n.saturating_mul(SOURCE_PORT_STEP))
 }
 
 /// The socket of exactly this tuple, else its listener.
@@ -141,7 +147,7 @@ pub(super) fn read_row(exchange: &mut Exchange, local: SocketAddr, remote: Socke
 }
 
 /// As [`read_row`], many at once: (local, remote, interface).
-fn read_rows(exchange: &mut Exchange, tuples: &[(SocketAddr, SocketAddr, u32)]) -> Result<Vec<Option<Row>>, NetlinkError> {
+pub(super) fn read_rows(exchange: &mut Exchange, tuples: &[Tuple]) -> Result<Vec<Option<Row>>, NetlinkError> {
     let mixed = || NetlinkError::Malformed("local and remote address of different families".to_owned());
     let requests: Result<Vec<_>, _> =
         tuples.iter().map(|(local, remote, ifindex)| encode_lookup(*local, *remote, *ifindex).ok_or_else(mixed)).collect();

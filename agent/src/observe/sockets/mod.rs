@@ -3,6 +3,7 @@
 
 mod dump;
 mod lookup;
+mod steady;
 mod tuple;
 
 use std::collections::HashSet;
@@ -14,6 +15,7 @@ use gwready_core::facts::sockets::{Listener, SocketTable};
 use gwready_core::plan::ReadPlan;
 use gwready_core::time::Window;
 
+use self::steady::Steady;
 use super::netlink::{Exchange, NetlinkError, Protocol, TRIES};
 use crate::clock;
 
@@ -27,6 +29,8 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// `CAP_NET_ADMIN` the marks are absent.
 pub struct SocketReader {
     exchange: Exchange,
+    steady: Option<Steady>,
+    dumps: u64,
 }
 
 impl Default for SocketReader {
@@ -39,7 +43,7 @@ impl SocketReader {
     /// A reader; nothing is opened or asked yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { exchange: Exchange::new(Protocol::SockDiag, DEADLINE) }
+        Self { exchange: Exchange::new(Protocol::SockDiag, DEADLINE), steady: None, dumps: 0 }
     }
 
     /// Everything that the plan asks for, or why it could not be read; never a part.
@@ -47,13 +51,32 @@ impl SocketReader {
     /// `lookups` are in the order of [`ReadPlan::endpoints`], several source ports of one endpoint together; `listeners` are
     /// sorted by family, port, address, device and cookie.
     pub fn read(&mut self, plan: &ReadPlan) -> Reading<SocketTable> {
-        let begin = clock::mono();
-        let result = self.read_table(plan);
-        let window = Window { begin, end: clock::mono() };
-        match result {
-            Ok(value) => Reading::Observed { value, window },
-            Err(error) => Reading::Unavailable(error.unavailable(window)),
-        }
+        self.steady = None;
+        reading(|| self.read_table(plan))
+    }
+
+    /// As [`SocketReader::read`], for a pass that nothing asked for: while the lookups answer what they answered at the last
+    /// whole read, its rows stand, with fresh figures of their queues. `docs/decisions/steady-reads.md` says what makes it
+    /// read whole again.
+    pub fn read_steady(&mut self, plan: &ReadPlan) -> Reading<SocketTable> {
+        reading(|| {
+            let begin = clock::mono();
+            if let Some(mut steady) = self.steady.take()
+                && let Some(table) = steady.read_again(&mut self.exchange, plan, begin)?
+            {
+                self.steady = Some(steady);
+                return Ok(table);
+            }
+            let table = self.read_table(plan)?;
+            self.steady = Steady::watch(&mut self.exchange, plan, &table, begin)?;
+            Ok(table)
+        })
+    }
+
+    /// How often the whole table was dumped so far.
+    #[must_use]
+    pub const fn dumps(&self) -> u64 {
+        self.dumps
     }
 
     /// The listeners of these ports, any address, both families; sorted as in [`SocketReader::read`].
@@ -77,6 +100,7 @@ impl SocketReader {
     /// Rows and lookups are two questions: when a picked socket is not among the rows, the table changed in between.
     fn read_table(&mut self, plan: &ReadPlan) -> Result<SocketTable, NetlinkError> {
         for _ in 0..TRIES {
+            self.dumps += 1;
             let listeners = self.read_listeners(&plan.ports)?;
             let lookups = lookup::read_lookups(&mut self.exchange, plan.endpoints(), &listeners)?;
             let known: HashSet<u64> = listeners.iter().map(|listener| listener.id.cookie).collect();
@@ -87,5 +111,15 @@ impl SocketReader {
             }
         }
         Err(NetlinkError::Interrupted(TRIES))
+    }
+}
+
+fn reading(read: impl FnOnce() -> Result<SocketTable, NetlinkError>) -> Reading<SocketTable> {
+    let begin = clock::mono();
+    let result = read();
+    let window = Window { begin, end: clock::mono() };
+    match result {
+        Ok(value) => Reading::Observed { value, window },
+        Err(error) => Reading::Unavailable(error.unavailable(window)),
     }
 }
