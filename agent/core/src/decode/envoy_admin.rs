@@ -3,6 +3,8 @@
 //! Source of the formats: envoy `api/envoy/admin/v3/{config_dump_shared,listeners,server_info}.proto`, as JSON of proto field names.
 //! Must not judge: a rejected listener is a fact here, not a fault.
 
+use std::net::IpAddr;
+
 use serde::Deserialize;
 
 use crate::facts::envoy::{ChainKind, EnvoyAdmin, EnvoyListener, FilterChain, ServerState};
@@ -218,9 +220,10 @@ impl RawListener {
         std::iter::once(self.address.as_ref()).chain(additional).flatten().filter_map(|address| address.socket_address.as_ref())
     }
 
-    fn ports(&self) -> Vec<u16> {
-        let is_public = |one: &&RawSocketAddress| !one.address.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let mut ports: Vec<u16> = self.addresses().filter(is_public).map(|one| one.port_value).filter(|port| *port != 0).collect();
+    /// Ports of the loopback addresses, or of all others.
+    fn ports(&self, loopback: bool) -> Vec<u16> {
+        let is_wanted = |one: &&RawSocketAddress| one.address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) == loopback;
+        let mut ports: Vec<u16> = self.addresses().filter(is_wanted).map(|one| one.port_value).filter(|port| *port != 0).collect();
         ports.sort_unstable();
         ports.dedup();
         ports
@@ -265,7 +268,8 @@ pub fn parse_listeners(body: &[u8]) -> Result<Vec<DecodedListener>, AdminError> 
         let entry = by_name.entry(name.clone()).or_default();
         entry.listener.name = name;
         if let Some(failed) = failed {
-            entry.listener.rejected_ports = failed.ports();
+            entry.listener.rejected_ports = failed.ports(false);
+            entry.listener.loopback_ports.extend(failed.ports(true));
         }
         if let Some(error) = error_state {
             entry.listener.error = Some(error.details);
@@ -273,11 +277,14 @@ pub fn parse_listeners(body: &[u8]) -> Result<Vec<DecodedListener>, AdminError> 
         if let Some(active) = active_state.and_then(|state| state.listener) {
             entry.stat_prefix = active.stat_prefix();
             entry.listener.active = true;
-            entry.listener.ports = active.ports();
+            entry.listener.ports = active.ports(false);
+            entry.listener.loopback_ports.extend(active.ports(true));
             entry.listener.proxy_protocol =
                 active.listener_filters.iter().any(|filter| filter.is("ProxyProtocol", "envoy.filters.listener.proxy_protocol"));
             entry.listener.chains = active.filter_chains.into_iter().chain(active.default_filter_chain).map(chain).collect();
         }
+        entry.listener.loopback_ports.sort_unstable();
+        entry.listener.loopback_ports.dedup();
     }
     Ok(by_name.into_values().collect())
 }

@@ -82,7 +82,7 @@ fn a_listener_with_several_addresses_and_chains() {
     let gw = &listeners[0].listener;
     assert_eq!(gw.gateway().as_deref(), Some("default/gw"));
     assert_eq!((gw.active, gw.error.as_deref(), gw.proxy_protocol), (true, None, true));
-    assert_eq!(gw.ports, [80, 443], "a loopback address is a proxy port of Cilium's");
+    assert_eq!((gw.ports.as_slice(), gw.loopback_ports.as_slice()), (&[80, 443][..], &[11_000][..]), "loopback is told apart");
     let chains: Vec<_> = gw.chains.iter().map(|chain| (chain.kind, chain.server_names.join(" "))).collect();
     let expected = [(Http, ""), (Tls, "a.example *.b.example"), (Passthrough, "pass.example"), (Opaque, "t.example"), (Opaque, "")];
     assert_eq!(chains, expected.map(|(kind, names)| (kind, names.to_owned())));

@@ -33,7 +33,7 @@ pub struct FilterChain {
 pub struct EnvoyListener {
     /// Name, e.g. `default/cilium-gateway-gw/listener`, raw text.
     pub name: String,
-    /// Ports of the addresses of the version that serves, ascending; loopback addresses (Cilium's proxy ports) are left out.
+    /// Ports of the addresses of the version that serves, ascending; those of loopback addresses are in `loopback_ports`.
     pub ports: Vec<u16>,
     /// An active version serves.
     pub active: bool,
@@ -41,6 +41,9 @@ pub struct EnvoyListener {
     pub error: Option<String>,
     /// Ports that the rejected update asked for, ascending, loopback left out.
     pub rejected_ports: Vec<u16>,
+    /// Ports of loopback addresses, of either version, ascending. Behind a load balancer these are Cilium's proxy ports, in
+    /// host-network mode a gateway that nobody outside can reach.
+    pub loopback_ports: Vec<u16>,
     /// Filter chains of the version that serves.
     pub chains: Vec<FilterChain>,
     /// The listener wants a PROXY protocol header first.

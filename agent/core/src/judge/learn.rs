@@ -16,7 +16,7 @@ pub fn learn(policy: &Policy, snapshot: &Snapshot, memory: &mut Memory, now: Mon
     if snapshot.sockets.value().is_some() {
         memory.sockets_read_at = snapshot.sockets.window().map(|window| window.end.min(now));
     }
-    remember_ports(&mut memory.ports_seen, snapshot, now);
+    remember_ports(&mut memory.ports_seen, policy.mode, snapshot, now);
     remember_queues(&mut memory.queues, snapshot);
     learn_families(policy, snapshot, memory);
     let planned: std::collections::BTreeSet<_> = memory.plan.endpoints().map(|(endpoint, _)| endpoint).collect();

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::facts::Snapshot;
-use crate::facts::envoy::{EnvoyAdmin, ServerState};
-use crate::policy::{Choice, Policy};
+use crate::facts::envoy::{EnvoyAdmin, EnvoyListener, ServerState};
+use crate::policy::{Choice, Mode, Policy};
 use crate::time::Mono;
 
 /// What is expected while nothing is known.
@@ -22,15 +22,21 @@ pub const UNLEARN_AFTER: Duration = Duration::from_secs(60);
 
 /// Ports that Envoy's gateway listeners name now, ascending; none if Envoy could not be asked or names no gateway listener.
 #[must_use]
-pub fn learnt_ports(snapshot: &Snapshot) -> Option<Vec<u16>> {
+pub fn learnt_ports(mode: Mode, snapshot: &Snapshot) -> Option<Vec<u16>> {
     let admin = snapshot.envoy.value()?;
-    let ports = named(admin);
+    let ports = named(mode, admin);
     (!ports.is_empty()).then_some(ports)
 }
 
-fn named(admin: &EnvoyAdmin) -> Vec<u16> {
+/// In host-network mode a port that is bound to loopback alone counts: it is expected, and served to nobody. Behind a load
+/// balancer it is a proxy port, at which no client arrives.
+fn named(mode: Mode, admin: &EnvoyAdmin) -> Vec<u16> {
     let gateways = admin.listeners.iter().filter(|listener| listener.is_gateway());
-    let mut ports: Vec<u16> = gateways.flat_map(|listener| listener.ports.iter().chain(&listener.rejected_ports)).copied().collect();
+    let of = |listener: &EnvoyListener| {
+        let loopback: &[u16] = if mode == Mode::HostNetwork { &listener.loopback_ports } else { &[] };
+        [&listener.ports, &listener.rejected_ports, loopback].concat()
+    };
+    let mut ports: Vec<u16> = gateways.flat_map(of).collect();
     ports.sort_unstable();
     ports.dedup();
     ports
@@ -38,9 +44,9 @@ fn named(admin: &EnvoyAdmin) -> Vec<u16> {
 
 /// Updates the ports seen (with when each was last named) from one snapshot. Ports named now are added; ports that a whole
 /// gateway configuration has left out for [`UNLEARN_AFTER`] go.
-pub fn remember_ports(seen: &mut BTreeMap<u16, Mono>, snapshot: &Snapshot, now: Mono) {
+pub fn remember_ports(seen: &mut BTreeMap<u16, Mono>, mode: Mode, snapshot: &Snapshot, now: Mono) {
     let Some(admin) = snapshot.envoy.value() else { return };
-    let named = named(admin);
+    let named = named(mode, admin);
     let whole = admin.state == ServerState::Live && admin.control_plane_connected != Some(false) && !named.is_empty();
     for port in &named {
         seen.insert(*port, now);
@@ -59,7 +65,7 @@ pub fn expected_ports(policy: &Policy, snapshot: &Snapshot, remembered: &[u16]) 
     let mut ports = match &policy.ports {
         Choice::Only(ports) => ports.clone(),
         Choice::Auto => {
-            let mut ports = learnt_ports(snapshot).unwrap_or_default();
+            let mut ports = learnt_ports(policy.mode, snapshot).unwrap_or_default();
             ports.extend(remembered.iter().filter(|port| **port != 0));
             if ports.is_empty() { DEFAULT_PORTS.to_vec() } else { ports }
         }
@@ -73,12 +79,11 @@ pub fn expected_ports(policy: &Policy, snapshot: &Snapshot, remembered: &[u16]) 
 mod tests {
     use super::super::serving_testing::{admin, gateway, unread};
     use super::*;
-    use crate::facts::envoy::EnvoyListener;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn learn(seen: &mut BTreeMap<u16, Mono>, listeners: Vec<EnvoyListener>, second: u64) {
-        remember_ports(seen, &admin(listeners), Mono(second * SECOND));
+        remember_ports(seen, Mode::HostNetwork, &admin(listeners), Mono(second * SECOND));
     }
 
     fn ports(seen: &BTreeMap<u16, Mono>) -> Vec<u16> {
@@ -93,7 +98,7 @@ mod tests {
             rejected,
             EnvoyListener { ports: vec![9964], name: "envoy-metrics".into(), ..EnvoyListener::default() },
         ]);
-        assert_eq!(learnt_ports(&snapshot), Some(vec![80, 8443]));
+        assert_eq!(learnt_ports(Mode::HostNetwork, &snapshot), Some(vec![80, 8443]));
         assert_eq!(expected_ports(&Policy::default(), &snapshot, &[]), [80, 8443]);
         assert_eq!(expected_ports(&Policy::default(), &snapshot, &[443]), [80, 443, 8443]);
     }
@@ -108,6 +113,24 @@ mod tests {
     fn a_gateway_with_only_port_80_is_not_judged_by_443() {
         assert_eq!(expected_ports(&Policy::default(), &admin(vec![gateway("a", &[80])]), &[]), [80]);
         assert_eq!(expected_ports(&Policy::default(), &unread(), &[80]), [80]);
+    }
+
+    #[test]
+    fn a_gateway_on_loopback_names_its_port_and_no_other() {
+        let bound = |public: &[u16], loopback: &[u16]| {
+            let listener = EnvoyListener { loopback_ports: loopback.to_vec(), ..gateway("a", public) };
+            let health = EnvoyListener { name: "envoy-health".into(), loopback_ports: vec![9878], ..EnvoyListener::default() };
+            admin(vec![listener, health])
+        };
+        assert_eq!(expected_ports(&Policy::default(), &bound(&[], &[80]), &[]), [80], "not 443 too");
+        assert_eq!(expected_ports(&Policy::default(), &bound(&[443], &[80]), &[]), [80, 443]);
+        let behind = Policy { mode: Mode::LoadBalancer, ..Policy::default() };
+        assert_eq!(expected_ports(&behind, &bound(&[], &[14_567]), &[]), [80, 443], "a proxy port is none of the clients'");
+        let mut seen = BTreeMap::new();
+        remember_ports(&mut seen, Mode::LoadBalancer, &bound(&[], &[14_567]), Mono(0));
+        assert!(seen.is_empty());
+        remember_ports(&mut seen, Mode::HostNetwork, &bound(&[], &[80]), Mono(0));
+        assert_eq!(ports(&seen), [80]);
     }
 
     #[test]
@@ -141,7 +164,7 @@ mod tests {
     #[test]
     fn an_envoy_that_cannot_be_asked_unlearns_nothing() {
         let mut seen = BTreeMap::from([(8080, Mono(0))]);
-        remember_ports(&mut seen, &unread(), Mono(3600 * SECOND));
+        remember_ports(&mut seen, Mode::HostNetwork, &unread(), Mono(3600 * SECOND));
         assert_eq!(ports(&seen), [8080]);
     }
 }

@@ -1,7 +1,8 @@
 //! What the built-in probe may send to a port, from Envoy's filter chains. The rule above all: no probe reaches a backend.
 //!
 //! Cilium puts all ports of a Gateway on one listener, so a port does not say whether it speaks TLS; the chains do, and where
-//! both kinds exist, 443 is asked by TLS and any other port in clear text. A name that is passed through is never asked for,
+//! both kinds exist, 443 is asked by TLS and any other port in clear text. 80 is for clear text even where no chain is: clients
+//! of `http://` come there whatever Envoy was told, and are closed (cilium#36750). A name that is passed through is never asked for,
 //! nor is a ClientHello without a name sent where a chain without names passes TLS through.
 
 use crate::facts::envoy::{ChainKind, EnvoyAdmin, EnvoyListener, FilterChain};
@@ -25,6 +26,8 @@ pub enum ProbeMethod {
 /// Label put in the place of `*` to ask for a wildcard name.
 const WILDCARD_LABEL: &str = "gwready-probe";
 
+/// The port on which clients speak clear text.
+const HTTP: u16 = 80;
 /// The port that speaks TLS where nothing else tells.
 const HTTPS: u16 = 443;
 
@@ -53,7 +56,8 @@ fn by_chains(listener: &EnvoyListener, port: u16, configured: Option<&str>) -> P
     if has(ChainKind::Opaque) {
         return ProbeMethod::Nothing("a filter chain of this port may connect to a backend at once");
     }
-    if has(ChainKind::Http) && (port != HTTPS || !(has(ChainKind::Tls) || has(ChainKind::Passthrough))) {
+    // Clear text without a chain for it matches none, so it reaches no backend either.
+    if port == HTTP || has(ChainKind::Http) && (port != HTTPS || !(has(ChainKind::Tls) || has(ChainKind::Passthrough))) {
         return ProbeMethod::Plain;
     }
     if has(ChainKind::Tls) {
@@ -138,6 +142,14 @@ mod tests {
         assert_eq!(method(8443, &both, None), ProbeMethod::Plain);
         assert_eq!(method(8443, &both[1..], None), tls("a.example"));
         assert_eq!(method(443, &both[..1], None), ProbeMethod::Plain, "a clear-text gateway on 443");
+    }
+
+    #[test]
+    fn port_80_is_asked_in_clear_text_though_the_chain_for_it_is_gone() {
+        for chains in [&[chain(Tls, &["a.example"])][..], &[chain(Passthrough, &["p.example"])], &[]] {
+            assert_eq!(method(80, chains, None), ProbeMethod::Plain, "{chains:?}");
+        }
+        assert!(matches!(method(80, &[chain(Opaque, &[])], None), ProbeMethod::Nothing(_)));
     }
 
     #[test]
