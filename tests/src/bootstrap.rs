@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 /// A cluster whose only backend accepts and never answers.
 pub(crate) const SILENT_CLUSTER: &str = "silent";
+/// A cluster without any backend.
+pub(crate) const DEAD_CLUSTER: &str = "dead";
 /// Port of Cilium's health listener on loopback.
 pub(crate) const HEALTH_PORT: u16 = 9878;
 
@@ -36,6 +38,25 @@ pub(crate) fn add_control_plane(bootstrap: &mut Value, at: SocketAddr) {
     }
 }
 
+/// Adds an overload manager that closes every new connection while the pressure written in `file` is above 0.9.
+pub(crate) fn add_overload(bootstrap: &mut Value, file: &Path) {
+    let name = "envoy.resource_monitors.injected_resource";
+    bootstrap["overload_manager"] = json!({
+        "refresh_interval": "0.05s",
+        "resource_monitors": [{
+            "name": name,
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.resource_monitors.injected_resource.v3.InjectedResourceConfig",
+                "filename": file,
+            },
+        }],
+        "actions": [{
+            "name": "envoy.overload_actions.reject_incoming_connections",
+            "triggers": [{"name": name, "threshold": {"value": 0.9}}],
+        }],
+    });
+}
+
 pub(crate) fn render(paths: &Paths, silent: SocketAddr, ipv6: bool, health: bool) -> Value {
     let mut health_addresses: Vec<IpAddr> = Vec::new();
     if health {
@@ -58,6 +79,7 @@ pub(crate) fn render(paths: &Paths, silent: SocketAddr, ipv6: bool, health: bool
                 render_cluster("/envoy-admin", &json!({"pipe": {"path": paths.admin}})),
                 render_cluster(SILENT_CLUSTER, &json!({"socket_address": {
                     "address": silent.ip().to_string(), "port_value": silent.port()}})),
+                json!({"name": DEAD_CLUSTER, "type": "STATIC", "connect_timeout": "2s"}),
             ],
         },
     })

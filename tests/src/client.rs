@@ -92,9 +92,15 @@ pub fn ask_many(from: &Space, address: IpAddr, port: u16, times: usize) -> Resul
 /// One connection from the calling thread's namespace.
 #[must_use]
 pub fn ask_here(to: SocketAddr, patience: Duration) -> Answer {
+    ask_saying(to, b"GET / HTTP/1.1\r\n\r\n", patience)
+}
+
+/// As [`ask_here`], with another request.
+#[must_use]
+pub fn ask_saying(to: SocketAddr, request: &[u8], patience: Duration) -> Answer {
     // Envoy keeps the connection open: its headers are enough.
     let told = |reply: &[u8]| reply.windows(4).any(|four| four == b"\r\n\r\n") || (reply.starts_with(b"THIEF ") && reply.ends_with(b"\n"));
-    match exchange_until(to, b"GET / HTTP/1.1\r\n\r\n", patience, told) {
+    match exchange_until(to, request, patience, told) {
         Ok(reply) => classify(&reply),
         Err(error) => match error.kind() {
             ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable => Answer::Refused,
@@ -142,6 +148,8 @@ fn classify(reply: &[u8]) -> Answer {
         Answer::Envoy
     } else if lower.contains("\r\nserver: nginx") {
         Answer::Nginx
+    } else if lower.contains("\r\nserver: thief") {
+        Answer::Thief("http".into())
     } else {
         Answer::Other(text.chars().take(60).collect())
     }

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -52,6 +53,7 @@ pub struct EnvoyBuilder {
     exe: Option<PathBuf>,
     control_plane: Option<SocketAddr>,
     certificate_days: u32,
+    overload: bool,
     listeners: Vec<Listener>,
 }
 
@@ -121,6 +123,12 @@ impl EnvoyBuilder {
         self
     }
 
+    /// With an overload manager: see [`Envoy::set_pressure`].
+    pub fn overload(mut self) -> Self {
+        self.overload = true;
+        self
+    }
+
     /// Instead of [`Listener::gateway`].
     pub fn listeners(mut self, listeners: Vec<Listener>) -> Self {
         self.listeners = listeners;
@@ -159,6 +167,11 @@ impl EnvoyBuilder {
         let mut config = bootstrap::render(&paths, silent.local_addr()?, node.has_ipv6(), !self.second);
         if let Some(at) = self.control_plane {
             bootstrap::add_control_plane(&mut config, at);
+        }
+        if self.overload {
+            let pressure = lds_dir.join("pressure");
+            fs::write(&pressure, "0")?;
+            bootstrap::add_overload(&mut config, &pressure);
         }
         fs::write(lds_dir.join("bootstrap-config.json"), config.to_string())?;
         write_lds(&lds_dir, 0, &self.listeners, &around)?;
@@ -228,6 +241,7 @@ impl Envoy {
             exe: None,
             control_plane: None,
             certificate_days: 90,
+            overload: false,
             listeners: vec![Listener::gateway()],
         }
     }
@@ -324,6 +338,16 @@ impl Envoy {
         write_lds(&self.lds_dir, self.version, listeners, &self.around)
     }
 
+    /// Tells the overload manager a pressure between 0 and 1. From 0.9 on Envoy closes every new connection.
+    pub fn set_pressure(&self, pressure: f64) -> Result<()> {
+        replace(&self.lds_dir, "pressure", |path| Ok(fs::write(path, pressure.to_string())?))
+    }
+
+    /// Blocks Envoy's main thread for good: its next LDS update is a pipe that nobody writes to. The workers serve on.
+    pub fn block_main_thread(&self) -> Result<()> {
+        replace(&self.lds_dir, "lds.json", |path| Ok(mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0)?))
+    }
+
     /// Waits until `/ready` says LIVE.
     pub fn wait_live(&mut self) -> Result<()> {
         let (process, admin) = (&mut self.process, &self.admin);
@@ -370,9 +394,12 @@ impl Envoy {
 fn write_lds(dir: &Path, version: u64, listeners: &[Listener], around: &Around) -> Result<()> {
     let rendered: Vec<_> = listeners.iter().map(|one| one.render(around)).collect();
     let update = json!({"version_info": version.to_string(), "resources": rendered});
-    // Envoy looks when a file is moved into the folder, and so never reads half an update.
-    let fresh = dir.join("lds.json.new");
-    fs::write(&fresh, update.to_string())?;
-    fs::rename(fresh, dir.join("lds.json"))?;
-    Ok(())
+    replace(dir, "lds.json", |path| Ok(fs::write(path, update.to_string())?))
+}
+
+/// Puts a new file in the place of another. Envoy looks when a file is moved into the folder, and so never reads half of one.
+fn replace(dir: &Path, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let fresh = dir.join(format!("{name}.new"));
+    make(&fresh)?;
+    Ok(fs::rename(fresh, dir.join(name))?)
 }

@@ -16,6 +16,8 @@ pub const GATEWAY_LISTENER: &str = "default/cilium-gateway-gw/listener";
 pub const HOST_OK: &str = "ok.example";
 /// A host whose backend accepts and never answers.
 pub const HOST_SILENT: &str = "silent.example";
+/// A host without a healthy backend: Envoy answers 503.
+pub const HOST_DEAD: &str = "dead.example";
 /// A server name with a certificate.
 pub const SNI: &str = "gw.example";
 
@@ -37,6 +39,8 @@ pub enum Families {
     V4,
     /// IPv6 only.
     V6,
+    /// Both by IPv6 sockets that take IPv4 too (`IPV6_V6ONLY` off).
+    Dual,
 }
 
 /// What a listener does with a `ClientHello`.
@@ -65,8 +69,12 @@ pub struct Listener {
     pub addresses: Vec<IpAddr>,
     /// One socket per worker and address, or one per address.
     pub reuse_port: bool,
+    /// A filter chain for clear text.
+    pub plain: bool,
     /// TLS filter chains.
     pub tls: Tls,
+    /// Wants a PROXY protocol header first.
+    pub proxy_protocol: bool,
     /// Accept-queue limit that Envoy asks for; `None` for Envoy's own.
     pub backlog: Option<u32>,
     /// `SO_MARK` of its sockets, where Envoy puts marks.
@@ -85,6 +93,8 @@ impl Listener {
             families: Families::OfNode,
             addresses: Vec::new(),
             reuse_port: true,
+            plain: true,
+            proxy_protocol: false,
             tls: Tls::Terminate(vec![SNI.into()]),
             backlog: None,
             mark: CILIUM_MARK,
@@ -104,7 +114,7 @@ impl Listener {
         let (v4, v6) = match self.families {
             Families::OfNode => (true, node_has_ipv6),
             Families::V4 => (true, false),
-            Families::V6 => (false, true),
+            Families::V6 | Families::Dual => (false, true),
         };
         let mut addresses = self.addresses.clone();
         if addresses.is_empty() {
@@ -116,8 +126,11 @@ impl Listener {
     }
 
     pub(crate) fn render(&self, around: &Around) -> Value {
-        let mut sockets =
-            self.sockets(around.ipv6).into_iter().map(|(address, port)| render_address(address, port, around.marks.then_some(self.mark)));
+        let dual = self.families == Families::Dual;
+        let mut sockets = self
+            .sockets(around.ipv6)
+            .into_iter()
+            .map(|(address, port)| render_address(address, port, dual, around.marks.then_some(self.mark)));
         let first = sockets.next().unwrap_or_default();
         let mut listener = json!({
             "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
@@ -126,10 +139,7 @@ impl Listener {
             "socket_options": first["socket_options"]["socket_options"],
             "additional_addresses": sockets.collect::<Vec<_>>(),
             "enable_reuse_port": self.reuse_port,
-            "listener_filters": [{
-                "name": "envoy.filters.listener.tls_inspector",
-                "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector"},
-            }],
+            "listener_filters": self.render_filters(),
             "filter_chains": self.render_chains(around),
         });
         if let Some(backlog) = self.backlog {
@@ -138,11 +148,27 @@ impl Listener {
         listener
     }
 
+    fn render_filters(&self) -> Vec<Value> {
+        let mut filters = Vec::new();
+        if self.proxy_protocol {
+            filters.push(json!({
+                "name": "envoy.filters.listener.proxy_protocol",
+                "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"},
+            }));
+        }
+        filters.push(json!({
+            "name": "envoy.filters.listener.tls_inspector",
+            "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector"},
+        }));
+        filters
+    }
+
     fn render_chains(&self, around: &Around) -> Vec<Value> {
-        let mut chains = vec![json!({
+        let clear = json!({
             "filter_chain_match": {"transport_protocol": "raw_buffer"},
             "filters": [if self.broken { json!({"name": "no.such.filter"}) } else { render_http("listener-insecure") }],
-        })];
+        });
+        let mut chains = if self.plain { vec![clear] } else { Vec::new() };
         let (names, filter, secret) = match &self.tls {
             Tls::Off => return chains,
             Tls::Terminate(names) => (names, render_http("listener-secure"), around.secret()),
@@ -198,9 +224,9 @@ impl Around {
     }
 }
 
-fn render_address(address: IpAddr, port: u16, mark: Option<i32>) -> Value {
+fn render_address(address: IpAddr, port: u16, dual: bool, mark: Option<i32>) -> Value {
     let mut rendered = json!({
-        "address": {"socket_address": {"address": address.to_string(), "port_value": port}},
+        "address": {"socket_address": {"address": address.to_string(), "port_value": port, "ipv4_compat": dual}},
     });
     if let Some(mark) = mark {
         let option = |level, name, value| json!({"level": level, "name": name, "int_value": value, "state": "STATE_PREBIND"});
@@ -225,6 +251,8 @@ fn render_http(route: &str) -> Value {
                     {"match": {"prefix": "/"}, "direct_response": {"status": 200, "body": {"inline_string": "ok\n"}}}]},
                 {"name": "silent", "domains": host(HOST_SILENT), "routes": [
                     {"match": {"prefix": "/"}, "route": {"cluster": crate::bootstrap::SILENT_CLUSTER}}]},
+                {"name": "dead", "domains": host(HOST_DEAD), "routes": [
+                    {"match": {"prefix": "/"}, "route": {"cluster": crate::bootstrap::DEAD_CLUSTER}}]},
             ]},
             "http_filters": [{
                 "name": "envoy.filters.http.router",

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use crate::node::Node;
 use crate::paths;
 use crate::process::{Place, Process};
+use crate::space::Space;
 use crate::wait::eventually;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,6 +73,11 @@ impl ThiefBuilder {
     /// Accepts and never answers.
     pub fn mute(self) -> Self {
         self.with(&["--manner", "mute"])
+    }
+
+    /// Answers every request with 404, `server: thief`.
+    pub fn http(self) -> Self {
+        self.with(&["--manner", "http"])
     }
 
     /// Accepts and closes at once.
@@ -159,6 +165,11 @@ impl Nginx {
 
     /// As [`Nginx::start`], with another status for every request.
     pub fn start_answering(node: &Node, listens: &[&str], status: &str) -> Result<Self> {
+        Self::start_in(node, node.space(), listens, status)
+    }
+
+    /// As [`Nginx::start_answering`], in another namespace that ends no later than the node.
+    pub(crate) fn start_in(node: &Node, space: &Space, listens: &[&str], status: &str) -> Result<Self> {
         let folder = node.fresh_path("nginx");
         fs::create_dir(&folder)?;
         let config = write_nginx(&folder, listens, status)?;
@@ -166,7 +177,7 @@ impl Nginx {
         command.arg("-e").arg(folder.join("error.log"));
         command.arg("-c").arg(&config);
         let log = folder.join("log");
-        let process = Process::start(node.space(), command, &log, Place::Plain)?;
+        let process = Process::start(space, command, &log, Place::Plain)?;
         let mut nginx = Self { process, _node: node.clone() };
         let pid_file = folder.join("pid");
         eventually(PATIENCE, || {

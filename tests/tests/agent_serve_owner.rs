@@ -43,10 +43,11 @@ fn a_listener_on_loopback_or_one_address_does_not_serve_the_others() {
     let node = Node::new().unwrap();
     let at = |address: IpAddr| Listener { addresses: vec![address], families: Families::V4, ..Listener::http(80) };
     let envoy = Envoy::builder(&node).listeners(vec![at(Ipv4Addr::LOCALHOST.into())]).start_unserved().unwrap();
-    let agent = quick(&node).set("families", json!(["ipv4"])).set("ports", json!([80])).start().unwrap();
+    let agent = quick(&node).set("families", json!(["ipv4"])).start().unwrap();
     let mut scene = Scene { agent, envoy, node };
     let (first, second) = (scene.first(), scene.second());
-    scene.wait_node_down("LoopbackOnly").unwrap();
+    let line = scene.wait_node_down("LoopbackOnly").unwrap();
+    assert!(line.ends_with(" port=80 ports=80"), "443, which nobody named, is not expected: {line}");
     scene.envoy.set_listeners(&[at(first)]).unwrap();
     scene.wait_up(first).unwrap();
     scene.wait_down(second, "AddressesNotCovered").unwrap();

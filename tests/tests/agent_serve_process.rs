@@ -1,15 +1,14 @@
 //! A socket in LISTEN whose process does not serve: stopped, frozen, out of descriptors, stuck queues. And one that is only busy.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use gwready_tests::halt::halt;
 use gwready_tests::node::node_v4;
 use gwready_tests::scene::{SOON, quick, wait_reason};
-use gwready_tests::{Agent, AgentBuilder, Listener, Node, Scene, Thief, ThiefBuilder, eventually};
+use gwready_tests::{Agent, AgentBuilder, Listener, Node, Scene, Thief, ThiefBuilder, eventually, freezer};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
 
@@ -22,60 +21,24 @@ fn a_stopped_envoy_takes_the_node_down_until_it_goes_on() {
     scene.wait_node_up().unwrap();
 }
 
-/// A cgroup that this test made; its processes go back to the root when it ends.
-struct Cgroup {
-    path: PathBuf,
-    root: PathBuf,
-}
-
-impl Cgroup {
-    fn under(root: &Path, pid: i32) -> Self {
-        let path = root.join(format!("gwready-test-serve-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        fs::write(path.join("cgroup.procs"), pid.to_string()).unwrap();
-        Self { path, root: root.to_owned() }
-    }
-
-    fn write(&self, (file, text): (&str, &str)) {
-        fs::write(self.path.join(file), text).unwrap();
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        for pid in fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default().lines() {
-            drop(fs::write(self.root.join("cgroup.procs"), pid));
-        }
-        if let Err(error) = eventually(SOON, || Ok(fs::remove_dir(&self.path)?)) {
-            eprintln!("{}: {error:#}", self.path.display());
-        }
-    }
+#[test]
+fn an_agent_that_hangs_says_that_its_word_is_old_until_it_goes_on() {
+    let mut scene = Scene::up().unwrap();
+    let hung = halt(scene.agent.pid(), "observer").unwrap();
+    scene.wait_node_down("Stale").unwrap();
+    drop(hung);
+    scene.wait_node_up().unwrap();
 }
 
 #[test]
 fn a_frozen_envoy_takes_the_node_down_until_it_thaws() {
     let mut scene = Scene::up().unwrap();
-    let root = Path::new("/sys/fs/cgroup");
-    let freezers = [
-        (root.join("freezer"), ("freezer.state", "FROZEN"), ("freezer.state", "THAWED")),
-        (root.join("unified"), ("cgroup.freeze", "1"), ("cgroup.freeze", "0")),
-        (root.to_owned(), ("cgroup.freeze", "1"), ("cgroup.freeze", "0")),
-    ];
-    let mut judged = 0;
-    for (hierarchy, freeze, thaw) in freezers {
-        // Which of the two kinds a machine has is its own affair; one it must have.
-        if !hierarchy.join("cgroup.procs").exists() {
-            continue;
-        }
-        judged += 1;
-        let cgroup = Cgroup::under(&hierarchy, scene.envoy.pid().unwrap());
-        cgroup.write(freeze);
-        let down = scene.wait_node_down("ProcessStopped");
-        cgroup.write(thaw);
-        down.unwrap();
+    for kind in 0..freezer::count().unwrap() {
+        let frozen = freezer::freeze(kind, scene.envoy.pid().unwrap()).unwrap();
+        scene.wait_node_down("ProcessStopped").unwrap();
+        drop(frozen);
         scene.wait_node_up().unwrap();
     }
-    assert!(judged > 0, "no freezer is mounted");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use gwready_core::facts::{Reading, Snapshot, Why};
 use gwready_core::judge::config_current::{judge_config_current, listener_rejected};
 use gwready_core::judge::envoy_live::{bind_permission_denied, judge_envoy_live};
 use gwready_core::judge::ports::{expected_ports, learnt_ports};
-use gwready_core::policy::Policy;
+use gwready_core::policy::{Mode, Policy};
 use gwready_core::reason::Reason;
 use gwready_core::time::{Mono, Window};
 use gwready_tests::listener::{GATEWAY_LISTENER, SNI};
@@ -66,7 +66,7 @@ fn a_serving_gateway_is_read_whole() {
     let chains: Vec<_> = listener.chains.iter().map(|chain| (chain.kind, chain.server_names.join(" "))).collect();
     assert_eq!(chains, [(ChainKind::Http, String::new()), (ChainKind::Tls, SNI.to_owned())]);
     let snapshot = snapshot(admin);
-    assert_eq!(learnt_ports(&snapshot), Some(vec![80, 443]));
+    assert_eq!(learnt_ports(Mode::HostNetwork, &snapshot), Some(vec![80, 443]));
     assert_eq!(judge_config_current(&snapshot).status, Status::True);
 }
 

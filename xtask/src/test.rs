@@ -6,16 +6,16 @@
 use crate::build::{self, OBJECT_VARIABLE, Profile};
 use crate::command::Step;
 use crate::failures::Failures;
-use crate::setup;
+use crate::{place, setup};
 use anyhow::{Result, bail, ensure};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
     /// Test the optimised agent
     #[arg(long)]
     release: bool,
-    /// Only tests whose name contains one of these
+    /// Only tests whose name contains one of these; `faults` alone plays every fault and writes docs/faults.md anew
     filters: Vec<String>,
 }
 
@@ -29,6 +29,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let profile = Profile::from_flag(options.release);
     let object = build::ebpf()?;
     let agent = build::binary("gwready", profile, &object)?;
+    if options.filters == ["faults"] {
+        return faults(profile, &object, &agent);
+    }
     let mut failures = Failures::default();
     // Without `--tests` cargo would run the doc tests too, and the tests of the image, which need an image.
     let passed = tests(&["--tests", "--examples"], profile, &object, &options.filters)
@@ -42,6 +45,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     bail!("{}", failures.summary())
+}
+
+/// Plays every fault that one machine can show, with the answers of the usual checks beside the agent's.
+fn faults(profile: Profile, object: &PathBuf, agent: &Path) -> Result<()> {
+    let player = build::binary("gwready-faults", profile, object)?;
+    let page = place::workspace().join("docs/faults.md");
+    Step::new(player).arg(page).env("XTASK_BIN", agent).env("XTASK_ENVOY", setup::envoy()?).about("playing every fault").run()
 }
 
 /// Always the whole workspace: with a part of it cargo would choose other features for the dependencies and build them anew.

@@ -1,7 +1,7 @@
 //! Takes a port: listens as told and greets every client with `THIEF <name>`.
 //!
 //! `thief ADDRESS:PORT [--name N] [--reuseport] [--device D] [--v6only on|off] [--backlog N]
-//! [--no-accept] [--idle-member] [--manner greet|mute|close] [--pause MILLISECONDS] [--comm C]`.
+//! [--no-accept] [--idle-member] [--manner greet|http|mute|close] [--pause MILLISECONDS] [--comm C]`.
 //! Prints `listening` when it does. Ends with its parent.
 
 use std::ffi::CString;
@@ -52,6 +52,7 @@ fn main() -> Result<()> {
         let greeting = match manner.as_str() {
             "close" => continue,
             "mute" => String::new(),
+            "http" => "HTTP/1.1 404 Not Found\r\nserver: thief\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned(),
             _ => format!("THIEF {name}\n"),
         };
         std::thread::spawn(move || drop(greet(stream, &greeting)));
