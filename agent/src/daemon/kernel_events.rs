@@ -21,6 +21,8 @@ const RETRY: Duration = Duration::from_secs(60);
 pub struct Arrived {
     /// Something happened that a pass should look at; kernel time of the first such event.
     pub first_at: Option<Mono>,
+    /// Among it was a signal to a watched process, or the exit of one.
+    pub processes: bool,
     /// Records were lost: everything has to be read anew.
     pub overflow: bool,
 }
@@ -134,6 +136,7 @@ impl KernelEvents {
                 *terminating = Some(Termination { pid: *target, at: *at });
             }
             tracing::debug!(?event, "kernel event");
+            arrived.processes |= !matches!(event, KernelEvent::Listener { .. });
             arrived.first_at.get_or_insert(event.at());
         });
         if drained.lost > 0 {

@@ -47,6 +47,8 @@ pub struct Observer {
     envoys_and_ancestors: BTreeSet<u32>,
     /// Kernel time of the oldest event that has not had its second look.
     event_at: Option<Mono>,
+    /// Events that have not had their second look were about processes.
+    event_processes: bool,
 }
 
 impl Observer {
@@ -78,6 +80,7 @@ impl Observer {
             envoys: BTreeSet::new(),
             envoys_and_ancestors: BTreeSet::new(),
             event_at: None,
+            event_processes: false,
         }
     }
 
@@ -117,6 +120,7 @@ impl Observer {
         let arrived = self.events.drain(&self.envoys_and_ancestors, &mut self.snapshot.terminating);
         if arrived.first_at.is_some() {
             self.event_at = self.event_at.or(arrived.first_at);
+            self.event_processes |= arrived.processes;
             self.schedule.event();
         }
         if arrived.overflow {
@@ -136,7 +140,9 @@ impl Observer {
     /// One pass: read what the triggers concern, judge, publish. Runs again at once if the judgement changed the plan.
     fn pass(&mut self, triggers: &[Trigger]) {
         let looks = triggers.contains(&Trigger::Event);
+        let second_look = looks && !self.schedule.looks_again();
         let mut scope = triggers.iter().fold(Scope::default(), |scope, trigger| scope.and(trigger.scope()));
+        scope.owners |= looks && (second_look || self.event_processes);
         for _ in 0..REPLANS {
             let begin = clock::mono();
             let plan = select::plan(&self.policy, &self.snapshot, &self.memory);
@@ -148,7 +154,7 @@ impl Observer {
                 triggers,
                 began: begin,
                 event_at: self.event_at.filter(|_| looks),
-                first_look: self.schedule.looks_again(),
+                first_look: !second_look,
                 verdict,
                 snapshot: &self.snapshot,
                 memory: before,
@@ -159,8 +165,9 @@ impl Observer {
             }
             scope = Trigger::Netlink.scope();
         }
-        if looks && !self.schedule.looks_again() {
+        if second_look {
             self.event_at = None;
+            self.event_processes = false;
         }
         if triggers.contains(&Trigger::Tick) {
             self.board.metrics.set_datapath_drops(self.sources.datapath_drops());

@@ -49,16 +49,17 @@ impl Trigger {
         1 << self as u32
     }
 
-    /// The sources that a pass of this trigger reads; the others keep their values and windows.
+    /// The sources that a pass of this trigger reads; the others keep their values and windows. An event of a listener says
+    /// nothing new about the processes behind those that stay.
     #[must_use]
     pub const fn scope(self) -> Scope {
         match self {
-            Self::Start => Scope { addresses: false, sockets: true, rows: true, lb: true },
-            Self::Tick => Scope { addresses: false, sockets: true, rows: false, lb: true },
-            Self::Netlink => Scope { addresses: true, sockets: true, rows: true, lb: true },
-            Self::Event => Scope { addresses: false, sockets: true, rows: true, lb: false },
-            Self::Lb => Scope { addresses: false, sockets: false, rows: false, lb: true },
-            Self::Probe | Self::Drain => Scope { addresses: false, sockets: false, rows: false, lb: false },
+            Self::Start => Scope { addresses: false, sockets: true, rows: true, owners: true, lb: true },
+            Self::Tick => Scope { addresses: false, sockets: true, rows: false, owners: true, lb: true },
+            Self::Netlink => Scope { addresses: true, sockets: true, rows: true, owners: true, lb: true },
+            Self::Event => Scope { addresses: false, sockets: true, rows: true, owners: false, lb: false },
+            Self::Lb => Scope { addresses: false, sockets: false, rows: false, owners: false, lb: true },
+            Self::Probe | Self::Drain => Scope { addresses: false, sockets: false, rows: false, owners: false, lb: false },
         }
     }
 }
@@ -68,10 +69,12 @@ impl Trigger {
 pub struct Scope {
     /// Addresses, links, routes and rules.
     pub addresses: bool,
-    /// Listeners and their owners.
+    /// Who gets a client, and the listeners.
     pub sockets: bool,
     /// Every listener, whether or not the lookups answer as they did: something says that they have changed.
     pub rows: bool,
+    /// The processes behind the listeners, though every listener is known.
+    pub owners: bool,
     /// Cilium's maps and the steering hooks.
     pub lb: bool,
 }
@@ -84,6 +87,7 @@ impl Scope {
             addresses: self.addresses || other.addresses,
             sockets: self.sockets || other.sockets,
             rows: self.rows || other.rows,
+            owners: self.owners || other.owners,
             lb: self.lb || other.lb,
         }
     }

@@ -1,10 +1,10 @@
 //! All readers of one observer, and which of them a pass asks. Reads only; what the facts mean is the judge's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use gwready_core::facts::processes::Holders;
-use gwready_core::facts::sockets::Listener;
+use gwready_core::facts::processes::{Holders, Owners};
+use gwready_core::facts::sockets::{Listener, SocketId};
 use gwready_core::facts::steering::{SkLookupPrograms, TproxyRoutes};
 use gwready_core::facts::{Reading, Snapshot, Why};
 use gwready_core::judge::select;
@@ -41,6 +41,8 @@ pub struct Sources {
     drops: DropsReader,
     envoy: LatestAdmin,
     background: Option<Background>,
+    /// The listeners whose owners were asked for last.
+    asked_owners_of: HashSet<SocketId>,
 }
 
 /// What works beside the passes, on threads without capabilities; absent where one pass is all there is.
@@ -78,6 +80,7 @@ impl Sources {
             drops: DropsReader::new(paths),
             envoy,
             background,
+            asked_owners_of: HashSet::new(),
         }
     }
 
@@ -109,10 +112,20 @@ impl Sources {
             snapshot.steering = steering;
             snapshot.sockets = if whole { self.sockets.read(&plan) } else { self.sockets.read_steady(&plan) };
         }
-        if scope.sockets || path || snapshot.owners.window().is_none() {
-            snapshot.owners = self.owners.read(&listeners(snapshot));
+        let listeners = listeners(snapshot);
+        if scope.owners || path || !self.are_owned(&listeners, snapshot) {
+            snapshot.owners = self.owners.read(&listeners);
+            self.asked_owners_of = listeners.iter().map(|listener| listener.id).collect();
         }
         plan
+    }
+
+    /// The last reading of owners knows somebody for each of these listeners.
+    fn are_owned(&self, listeners: &[Listener], snapshot: &Snapshot) -> bool {
+        let known = |owners: &Owners, id: SocketId| {
+            self.asked_owners_of.contains(&id) && matches!(owners.holders.get(&id.inode), Some(Holders::Known { .. }))
+        };
+        snapshot.owners.value().is_some_and(|owners| listeners.iter().all(|listener| known(owners, listener.id)))
     }
 
     /// Which local addresses Cilium calls its own: that decides about links without a default route, so it precedes the plan.
