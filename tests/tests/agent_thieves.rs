@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use gwready_tests::agent::HEALTH_PORT;
 use gwready_tests::client::ask_many;
 use gwready_tests::node::{UPLINK, node_v4};
 use gwready_tests::{Agent, AgentBuilder, Envoy, Listener, Nginx, Node, Thief};
@@ -176,4 +177,15 @@ fn listeners_and_envoys_of_another_namespace_change_nothing() {
     assert!((before - after).abs() < f64::EPSILON);
     envoy.kill().unwrap();
     agent.wait_state("state=down reason=EnvoyNotRunning", SOON).unwrap();
+}
+
+#[test]
+fn a_stranger_on_the_health_port_is_named_while_the_agent_serves() {
+    let node = Node::new().unwrap();
+    let _envoy = Envoy::start(&node).unwrap();
+    let mut agent = start_quick(&node);
+    let port = HEALTH_PORT;
+    let impostor = Thief::at(&node, v4(2), port).reuseport().start().unwrap();
+    let line = agent.wait_log("a foreign process listens on the health port", SOON).unwrap();
+    assert!(line.contains(&format!("thief[{}] on 10.77.0.2:{port}", impostor.pid())) && line.contains("WARN"), "{line}");
 }

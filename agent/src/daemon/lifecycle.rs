@@ -58,7 +58,8 @@ pub fn run(config: &Config) -> Result<(), Failure> {
         };
         // The observer starts first: threads inherit capabilities, and everything after this line has none.
         let (parts_for_observer, parts) = std::sync::mpsc::channel();
-        let end = spawn_observer(config.clone(), memory, Arc::clone(&board), waker.clone(), wake, parts)?;
+        let guard = health::PortGuard::new(bound.ports());
+        let end = spawn_observer(config.clone(), memory, guard, Arc::clone(&board), waker.clone(), wake, parts)?;
         privileges::drop_all().map_err(failure("cannot drop capabilities"))?;
         let admin = AdminSettings::new(config.envoy.admin_socket.clone());
         let envoy =
@@ -93,6 +94,7 @@ type Parts = std::sync::mpsc::Receiver<(LatestAdmin, Background)>;
 fn spawn_observer(
     config: Config,
     memory: Memory,
+    guard: health::PortGuard,
     board: Arc<Board>,
     waker: wake::Waker,
     wake: Wake,
@@ -104,7 +106,7 @@ fn spawn_observer(
         let sources = Sources::new(&config, envoy, Some(background), &waker);
         let events = KernelEvents::new(config.ebpf, matches!(config.log.level, LogLevel::Debug | LogLevel::Trace));
         let timing = (config.timing.resync, config.timing.lb_poll);
-        let observer = Observer::new(config.policy(), sources, events, timing, wake, memory, board);
+        let observer = Observer::new(config.policy(), sources, events, timing, wake, memory, board).guarding(guard);
         let error = match observer.run() {
             Ok(()) => "without an error".to_owned(),
             Err(error) => error.to_string(),

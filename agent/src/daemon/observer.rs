@@ -24,6 +24,7 @@ use super::schedule::{Schedule, Scope, Trigger};
 use super::sources::Sources;
 use super::wake::Wake;
 use crate::clock;
+use crate::health::PortGuard;
 
 /// Passes in a row that may follow each other because the plan changed under them.
 const REPLANS: u32 = 3;
@@ -49,6 +50,7 @@ pub struct Observer {
     event_at: Option<Mono>,
     /// Events that have not had their second look were about processes.
     event_processes: bool,
+    guard: Option<PortGuard>,
 }
 
 impl Observer {
@@ -81,7 +83,15 @@ impl Observer {
             envoys_and_ancestors: BTreeSet::new(),
             event_at: None,
             event_processes: false,
+            guard: None,
         }
+    }
+
+    /// Looks after the health port too, which takes the privileges that only this thread has.
+    #[must_use]
+    pub fn guarding(mut self, guard: PortGuard) -> Self {
+        self.guard = Some(guard);
+        self
     }
 
     /// Runs until the process ends.
@@ -171,6 +181,9 @@ impl Observer {
         }
         if triggers.contains(&Trigger::Tick) {
             self.board.metrics.set_datapath_drops(self.sources.datapath_drops());
+            if let Some(guard) = self.guard.as_mut().filter(|_| self.board.is_serving()) {
+                guard.look(clock::mono());
+            }
         }
         self.after_pass();
     }

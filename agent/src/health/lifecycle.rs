@@ -63,6 +63,12 @@ impl Bound {
         self.address_of(Kind::AgentCheck)
     }
 
+    /// The numbers of the ports taken.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        self.ports.iter().map(|(port, _)| port.address.port()).collect()
+    }
+
     fn address_of(&self, kind: Kind) -> Option<SocketAddr> {
         self.ports.iter().find(|(_, of)| *of == kind).map(|(port, _)| port.address)
     }

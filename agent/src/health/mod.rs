@@ -9,6 +9,7 @@ mod connection;
 mod connections;
 mod control;
 mod event_loop;
+mod guard;
 mod lifecycle;
 mod members;
 mod notice;
@@ -21,5 +22,6 @@ mod steer;
 mod takeover;
 
 pub use bind::BindError;
+pub use guard::PortGuard;
 pub use lifecycle::{Bound, Serving, bind};
 pub use settings::{HealthSettings, Limits, Unready};

@@ -1,7 +1,7 @@
 //! A parsed request and an answer → the bytes of the reply.
 //!
 //! The token stands in the header and in the first body line, both early: some monitors read only the first packet or
-//! the first 200 bytes. Replies without a state (400, 404, 405, 431) contain no token at all. No Content-Type: nothing
+//! the first 200 bytes. Replies without a state (400, 404, 431) contain no token at all. No Content-Type: nothing
 //! reads it, and its 26 bytes would push the state line back.
 
 use std::io::Write;
@@ -65,10 +65,7 @@ pub fn render_reply(reply: &mut Vec<u8>, question: Result<Request, Fault>, sourc
         Ok(request) => request,
     };
     match (request.target, request.method, answered) {
-        (Target::Unknown, ..) | (.., None) => refuse(reply, Some(request), "404 Not Found", "not found\n"),
-        (_, Method::Other, _) => {
-            refuse(reply, Some(request), "405 Method Not Allowed\r\nAllow: GET, HEAD, OPTIONS", "method not allowed\n")
-        }
+        (Target::Unknown, ..) | (_, Method::Other, _) | (.., None) => refuse(reply, Some(request), "404 Not Found", "not found\n"),
         (.., Some(answered)) => {
             let state = answered.outcome.state;
             let body = render_body(&answered, sources.answers, MAX_REPLY - MAX_HEAD);

@@ -22,7 +22,7 @@ pub struct HealthStats {
 /// The counters at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsSnapshot {
-    /// Requests by protocol and the state that was answered; `none`: the reply had no state (404, 405, 400, 431).
+    /// Requests by protocol and the state that was answered; `none`: the reply had no state (400, 404, 431).
     pub requests: Vec<(Protocol, &'static str, u64)>,
     /// Connections accepted.
     pub accepted: u64,

@@ -90,7 +90,7 @@ fn what_has_no_state_has_no_token() {
     for (question, start) in [
         (Ok(Request { target: Target::Unknown, ..get(Protocol::V11) }), "HTTP/1.1 404 "),
         (Ok(Request { target: Target::Health(Some(8080)), ..get(Protocol::V10) }), "HTTP/1.0 404 "),
-        (Ok(Request { method: Method::Other, ..get(Protocol::V11) }), "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD, OPTIONS\r\n"),
+        (Ok(Request { method: Method::Other, ..get(Protocol::V11) }), "HTTP/1.1 404 "),
         (Err(Fault::Malformed), "HTTP/1.1 400 "),
         (Err(Fault::TooLarge), "HTTP/1.1 431 "),
         (Ok(Request { target: Target::Unknown, ..get(Protocol::V09) }), "not found\n"),
