@@ -5,6 +5,7 @@
 
 use crate::build::{self, Profile};
 use crate::command::Step;
+use crate::image;
 use crate::setup;
 use anyhow::{Result, ensure};
 
@@ -42,7 +43,7 @@ fn start(arguments: &[String]) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "root is needed to make the namespaces of the node: try with sudo -E");
     setup::install(setup::Group::Bench)?;
     let object = build::ebpf()?;
-    let agent = build::binary("gwready", Profile::Release, &object)?;
+    let agent = image::static_binary(&object)?;
     let bench = build::binary("gwready-bench", Profile::Release, &object)?;
     Step::new(bench).args(arguments).env("XTASK_BIN", agent).env("XTASK_ENVOY", setup::envoy()?).become_it()
 }

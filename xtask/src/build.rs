@@ -57,6 +57,7 @@ pub(crate) fn ebpf_cargo(task: &str) -> Result<Step> {
         .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_RUSTFLAGS", "-C debuginfo=0 -C target-cpu=v3")
         // bpf-linker does the link-time optimisation itself.
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3")
         .env("CARGO_PROFILE_RELEASE_STRIP", "none")
         .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
         // A RUSTFLAGS of the caller would replace the target's own flags above.

@@ -103,6 +103,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.try_it { try_image(&output, &object) } else { Ok(()) }
 }
 
+/// Builds the binary of the image for this machine's architecture and returns its path: what benchmarks measure.
+///
+/// # Errors
+/// The architecture is not one of the image's, or the build fails.
+pub(crate) fn static_binary(object: &Path) -> Result<PathBuf> {
+    let here = std::env::consts::ARCH;
+    let architecture = Architecture::ALL.into_iter().find(|architecture| architecture.name() == here);
+    let architecture = architecture.with_context(|| format!("no image is built for {here}"))?;
+    let folder = place::target().join("image-build");
+    let binary = folder.join("gwready");
+    std::fs::create_dir_all(&folder)?;
+    binary::build(architecture, object, origin()?.committed, &folder, &binary)?;
+    Ok(binary)
+}
+
 /// The tests of the package gwready-tests that need an image.
 fn try_image(images: &Path, object: &PathBuf) -> Result<()> {
     setup::install(setup::Group::TryImage)?;
