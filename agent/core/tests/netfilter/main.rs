@@ -9,6 +9,7 @@ mod answers;
 mod any_ruleset;
 mod bits_and_keys;
 mod chains;
+mod plain_walk;
 mod rendered;
 mod sets;
 mod tools;

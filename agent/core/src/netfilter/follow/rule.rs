@@ -35,6 +35,8 @@ impl<'a> Walk<'_, 'a> {
         let mut result = None;
         for (number, expr) in exprs.iter().enumerate().skip(from) {
             let uncertain = |doubt| Uncertain { doubt, cause: Cause::Expression(at.site, number) };
+            // These two change the packet only if they match.
+            let before = matches!(expr, Expr::Tproxy { .. } | Expr::Match(_)).then(|| state.clone());
             match self.step(at, number, expr, &mut regs, &mut state) {
                 Step::Go(Match::Yes) => {}
                 Step::Go(Match::No) => {
@@ -44,7 +46,10 @@ impl<'a> Walk<'_, 'a> {
                     result = Some(Worlds::at(Stage::Live, state.clone()));
                     break;
                 }
-                Step::Go(Match::Maybe(doubt)) => exits.push((Worlds::at(Stage::Live, state.clone()), uncertain(doubt))),
+                Step::Go(Match::Maybe(doubt)) => {
+                    let unmatched = before.unwrap_or_else(|| state.clone());
+                    exits.push((Worlds::at(Stage::Live, unmatched), uncertain(doubt)));
+                }
                 Step::Anything => {
                     exits.push((Worlds::at(Stage::Live, state.clone()), uncertain(Doubt::Undecided)));
                     exits.push((Worlds::end(End::Dropped(at.site)), uncertain(Doubt::Undecided)));

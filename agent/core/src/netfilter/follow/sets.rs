@@ -179,9 +179,9 @@ fn possible<'a>(key: &[Byte], elements: impl Iterator<Item = (Match, &'a Element
     hits
 }
 
-/// An element that expires or counts is hit only as long as it lasts.
+/// An element that expires or counts is hit only as long as it lasts. One that only some clients hit takes only some either way.
 fn weaken(hits: &mut Hits<'_>) {
-    for (element, sure) in &mut hits.elements {
+    for (element, sure) in hits.elements.iter_mut().filter(|(_, sure)| *sure) {
         let doubt = if element.expires { Some(Doubt::Undecided) } else { element.conditional.then_some(Doubt::Client) };
         if doubt.is_some() {
             *sure = false;

@@ -46,8 +46,8 @@ pub(super) fn statements(table: &Table, exprs: &[Expr]) -> Vec<(usize, String)> 
 /// nft leaves out what it adds itself: `meta l4proto tcp` ahead of `tcp dport`, `meta nfproto ipv4` ahead of `ip saddr`.
 fn without_dependencies(all: Vec<(usize, String)>) -> Vec<(usize, String)> {
     let implied = |text: &str, next: &str| match text {
-        "meta l4proto tcp" | "ip protocol tcp" | "ip6 nexthdr tcp" => next.starts_with("tcp "),
-        "meta l4proto udp" | "ip protocol udp" => next.starts_with("udp "),
+        "meta l4proto tcp" | "ip protocol tcp" | "ip6 nexthdr tcp" => next.starts_with("tcp ") || next.contains(" tcp "),
+        "meta l4proto udp" | "ip protocol udp" => next.starts_with("udp ") || next.contains(" udp "),
         "meta nfproto ipv4" => next.starts_with("ip "),
         "meta nfproto ipv6" => next.starts_with("ip6 "),
         _ => false,
