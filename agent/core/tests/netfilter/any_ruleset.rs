@@ -158,7 +158,7 @@ fn any_table() -> impl Strategy<Value = Table> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn an_answer_always_comes_and_is_the_same_from_a_file(tables in vec(any_table(), 0..4)) {

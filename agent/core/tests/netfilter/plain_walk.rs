@@ -134,7 +134,7 @@ fn built(nat: [&[Plain]; 2], input: [&[Plain]; 2], drops: bool) -> Ruleset {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
     fn where_nothing_is_in_doubt_it_agrees_with_a_plain_walk(

@@ -1,4 +1,4 @@
-//! Netfilter's answer for one endpoint as a finding. The rules themselves are evaluated where they are read.
+//! Netfilter's answer for one endpoint as a finding. The rules themselves are followed by [`crate::netfilter::follow`].
 
 use super::KIND;
 use crate::condition::Finding;
@@ -25,15 +25,24 @@ pub(super) fn judge_netfilter(snapshot: &Snapshot, endpoint: Endpoint) -> Option
         Some(NetfilterPath::PassesForSome { but }) => Finding::holds(KIND).with("some_clients", but),
         Some(NetfilterPath::Redirected { to, rule }) => {
             let message = format!("a netfilter rule sends connections to {endpoint} to {to}: {rule}");
-            Finding::fails(KIND, Reason::NetfilterRedirect, message).with("thief", to).with("rule", rule)
+            with_rule(Finding::fails(KIND, Reason::NetfilterRedirect, message).with("thief", to), rule)
         }
         Some(NetfilterPath::Dropped { rule }) => {
-            Finding::fails(KIND, Reason::NetfilterDrop, format!("a netfilter rule drops connections to {endpoint}: {rule}"))
-                .with("rule", rule)
+            let message = format!("a netfilter rule drops connections to {endpoint}: {rule}");
+            with_rule(Finding::fails(KIND, Reason::NetfilterDrop, message), rule)
         }
         Some(NetfilterPath::Unclear { because }) => {
-            Finding::unknown(KIND, Reason::NetfilterUnclear, format!("a netfilter rule may take connections to {endpoint}: {because}"))
-                .with("rule", because)
+            let message = format!("a netfilter rule may take connections to {endpoint}: {because}");
+            with_rule(Finding::unknown(KIND, Reason::NetfilterUnclear, message), because)
         }
     })
+}
+
+/// The rule and its place apart: a value of evidence is cut at 64 bytes, and each has to be found by its own.
+fn with_rule(finding: Finding, rule: &str) -> Finding {
+    let place = rule.rsplit_once(" (table ").and_then(|(text, place)| Some((text, place.strip_suffix(')')?)));
+    match place {
+        Some((text, place)) => finding.with("rule", text).with("place", format!("table {place}")),
+        None => finding.with("rule", rule),
+    }
 }

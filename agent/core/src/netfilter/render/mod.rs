@@ -1,9 +1,11 @@
 //! Rules as text, close to what `nft list ruleset` and `iptables -S` show: so that a person finds the rule again, not so that it could be
 //! loaded. Names and comments are foreign text and made harmless here. It must not decide anything.
 
+mod elements;
 mod header;
 mod statement;
 mod value;
+mod words;
 mod xt;
 
 use std::net::{IpAddr, SocketAddr};

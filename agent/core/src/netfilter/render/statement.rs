@@ -1,16 +1,14 @@
 //! Expressions as statements: what loads and what compares is put together again.
 
+use super::elements::elements;
 use super::header;
 use super::value::{Kind, prefix_len};
+use super::words::{ct_kind, meta_kind, meta_len, simple_statement, size, verdict_words};
 use super::xt;
-use crate::netfilter::expr::{BitwiseOp, CmpOp, Data, Dest, Expr, Nat, Reg, Verdict};
+use crate::netfilter::expr::{BitwiseOp, CmpOp, Dest, Expr, Nat, Reg, Verdict};
 use crate::netfilter::keys::{ct, fib, meta};
 use crate::netfilter::ruleset::Table;
-use crate::netfilter::set::{Element, Set};
 use crate::render::text::sanitise;
-
-/// Elements of an anonymous set that are shown.
-const SHOWN: usize = 6;
 
 /// What a register holds.
 #[derive(Clone)]
@@ -254,7 +252,10 @@ impl Writer<'_> {
         let fields = self.fields(sreg, set.map_or(4, |set| size(set.key_len)));
         let key = fields.iter().map(|field| field.text.clone()).collect::<Vec<_>>().join(" . ");
         let shown = match set {
-            Some(set) if set.flags.anonymous => elements(set, &fields),
+            Some(set) if set.flags.anonymous => {
+                let kinds: Vec<(Kind, usize)> = fields.iter().map(|field| (field.kind, field.len)).collect();
+                elements(set, &kinds)
+            }
             _ => format!("@{}", sanitise(name)),
         };
         match dest {
@@ -326,164 +327,5 @@ impl Writer<'_> {
         let first = port(min);
         let last = max.filter(|max| *max != min).map(port).filter(|last| *last != first);
         format!("{before}{first}{}", last.map_or_else(String::new, |last| format!("-{last}")))
-    }
-}
-
-fn size(len: u32) -> usize {
-    usize::try_from(len).unwrap_or(usize::MAX)
-}
-
-fn verdict_words(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Accept => "accept".to_owned(),
-        Verdict::Drop => "drop".to_owned(),
-        Verdict::Queue => "queue".to_owned(),
-        Verdict::Continue => "continue".to_owned(),
-        Verdict::Return => "return".to_owned(),
-        Verdict::Jump(chain) => format!("jump {}", sanitise(chain)),
-        Verdict::Goto(chain) => format!("goto {}", sanitise(chain)),
-        Verdict::Other(number) => format!("verdict {number}"),
-    }
-}
-
-/// Statements that need no register.
-fn simple_statement(expr: &Expr) -> Option<String> {
-    Some(match expr {
-        Expr::Masq => "masquerade".to_owned(),
-        Expr::Limit { rate, per, over, bytes, .. } => {
-            let unit = match per {
-                1 => "second",
-                60 => "minute",
-                3_600 => "hour",
-                86_400 => "day",
-                _ => "week",
-            };
-            format!("limit rate {}{rate}{}/{unit}", if *over { "over " } else { "" }, if *bytes { " bytes" } else { "" })
-        }
-        Expr::Quota { bytes, over } => format!("quota {}{bytes} bytes", if *over { "over " } else { "" }),
-        Expr::Connlimit { count, over } => format!("ct count {}{count}", if *over { "over " } else { "" }),
-        Expr::Log { prefix: Some(prefix) } => format!("log prefix \"{}\"", sanitise(prefix)),
-        Expr::Log { prefix: None } => "log".to_owned(),
-        Expr::Reject { kind: 1, .. } => "reject with tcp reset".to_owned(),
-        Expr::Reject { .. } => "reject".to_owned(),
-        Expr::Queue { number, bypass } => format!("queue{} to {number}", if *bypass { " flags bypass" } else { "" }),
-        Expr::Notrack => "notrack".to_owned(),
-        Expr::Synproxy => "synproxy".to_owned(),
-        Expr::FlowOffload => "flow add".to_owned(),
-        Expr::Objref { name, kind } => format!("object {kind} name \"{}\"", sanitise(name)),
-        Expr::ObjrefMap { set, .. } => format!("object map @{}", sanitise(set)),
-        Expr::Dynset { set, delete, .. } => format!("{} @{}", if *delete { "delete" } else { "add" }, sanitise(set)),
-        Expr::Unknown { name } => format!("[{}]", sanitise(name)),
-        // Counters count and say nothing of the way.
-        _ => return None,
-    })
-}
-
-const fn meta_kind(key: u32) -> Kind {
-    match key {
-        meta::MARK => Kind::Mark,
-        meta::IIFNAME | meta::OIFNAME | meta::BRI_IIFNAME | meta::BRI_OIFNAME | meta::IIFKIND | meta::OIFKIND | meta::SDIFNAME => {
-            Kind::Name
-        }
-        meta::L4PROTO => Kind::Protocol,
-        meta::NFPROTO => Kind::Nfproto,
-        meta::PROTOCOL => Kind::EtherType,
-        meta::PKTTYPE => Kind::PacketType,
-        meta::SECPATH => Kind::Existence,
-        _ => Kind::HostNumber,
-    }
-}
-
-const fn meta_len(key: u32) -> usize {
-    match meta_kind(key) {
-        Kind::Name => 16,
-        Kind::Protocol | Kind::Nfproto | Kind::PacketType | Kind::Existence => 1,
-        Kind::EtherType => 2,
-        _ => 4,
-    }
-}
-
-const fn ct_kind(key: u32) -> Kind {
-    match key {
-        ct::STATE => Kind::CtState,
-        ct::STATUS => Kind::CtStatus,
-        ct::MARK => Kind::Mark,
-        ct::PROTOCOL => Kind::Protocol,
-        ct::PROTO_SRC | ct::PROTO_DST => Kind::Number,
-        ct::SRC_IP | ct::DST_IP => Kind::Address(4),
-        ct::SRC_IP6 | ct::DST_IP6 => Kind::Address(16),
-        _ => Kind::Bytes,
-    }
-}
-
-/// The elements of an anonymous set.
-fn elements(set: &Set, fields: &[Holds]) -> String {
-    let mut sorted: Vec<&Element> = set.elements.iter().collect();
-    sorted.sort_by(|a, b| a.key.cmp(&b.key).then(b.interval_end.cmp(&a.interval_end)));
-    let begins: Vec<usize> = (0..sorted.len()).filter(|at| sorted.get(*at).is_some_and(|element| !element.interval_end)).collect();
-    let mut shown: Vec<String> = begins
-        .iter()
-        .take(SHOWN)
-        .filter_map(|at| {
-            let element = sorted.get(*at)?;
-            let end = sorted.get(at + 1).filter(|_| set.flags.interval).map(|next| before(&next.key));
-            let last = element.key_end.clone().or(end).unwrap_or_else(|| element.key.clone());
-            let data = match &element.data {
-                Some(Data::Verdict(verdict)) => format!(" : {}", verdict_words(verdict)),
-                Some(Data::Value(bytes)) => format!(" : {}", value_of_map(bytes)),
-                None => String::new(),
-            };
-            let key = if element.catch_all { "*".to_owned() } else { key_text(&element.key, &last, fields) };
-            Some(format!("{key}{data}"))
-        })
-        .collect();
-    if begins.len() > SHOWN {
-        shown.push("..".to_owned());
-    }
-    format!("{{ {} }}", shown.join(", "))
-}
-
-/// Data of a map, whose type the kernel does not know: an address or a port by its length.
-fn value_of_map(bytes: &[u8]) -> String {
-    match bytes.len() {
-        2 => Kind::Number.show(bytes),
-        4 => Kind::Address(4).show(bytes),
-        16 => Kind::Address(16).show(bytes),
-        _ => Kind::Bytes.show(bytes),
-    }
-}
-
-/// The last key ahead of this one.
-fn before(key: &[u8]) -> Vec<u8> {
-    let mut last = key.to_vec();
-    for byte in last.iter_mut().rev() {
-        *byte = byte.wrapping_sub(1);
-        if *byte != 0xff {
-            break;
-        }
-    }
-    last
-}
-
-fn key_text(first: &[u8], last: &[u8], fields: &[Holds]) -> String {
-    let mut at = 0;
-    let mut parts = Vec::new();
-    for field in fields {
-        let take = |bytes: &[u8]| bytes.get(at..(at + field.len).min(bytes.len())).unwrap_or_default().to_vec();
-        parts.push(field_text(&take(first), &take(last), field.kind));
-        at += field.len.max(1).next_multiple_of(4);
-    }
-    parts.join(" . ")
-}
-
-fn field_text(first: &[u8], last: &[u8], kind: Kind) -> String {
-    if first == last {
-        return kind.show(first);
-    }
-    let differ: Vec<u8> = first.iter().zip(last).map(|(first, last)| !(first ^ last)).collect();
-    let aligned = first.iter().zip(&differ).all(|(byte, mask)| byte & !mask == 0);
-    match (kind, prefix_len(&differ)) {
-        (Kind::Address(_), Some(length)) if aligned => format!("{}/{length}", kind.show(first)),
-        _ => format!("{}-{}", kind.show(first), kind.show(last)),
     }
 }
