@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, sleep, timeout};
 
 use super::protocol::{MAX_REQUEST, Request, Response};
 
@@ -19,6 +19,8 @@ use super::protocol::{MAX_REQUEST, Request, Response};
 const CONNECTIONS: usize = 16;
 /// A peer that neither asks nor reads for so long is cut off.
 const IDLE: Duration = Duration::from_secs(10);
+/// Between two looks whether the name is still ours.
+const LOOK: Duration = Duration::from_secs(2);
 /// Pause after an accept that failed for want of descriptors.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
@@ -52,7 +54,7 @@ pub struct Bound {
 /// The folder can't be made, or the socket can't be bound or renamed. Must be called within a tokio runtime.
 pub fn bind(path: &Path) -> io::Result<Bound> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(format!(".{}", std::process::id()));
@@ -81,12 +83,33 @@ impl Drop for Bound {
     }
 }
 
-/// Serves for ever. Only root and `own_uid` are answered.
-pub async fn serve<H: Handler>(bound: Bound, own_uid: u32, handler: Arc<H>) {
+impl Bound {
+    /// Nobody can reach us by the name any more, nor anybody else: it is gone, or what took it over is dead. A live
+    /// successor keeps it.
+    async fn is_orphaned(&self) -> bool {
+        match identity(&self.path) {
+            Ok(now) if now == self.identity => false,
+            Ok(_) => UnixStream::connect(&self.path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+}
+
+/// Serves for ever, and takes the name again if it is lost. Only root and `own_uid` are answered.
+pub async fn serve<H: Handler>(mut bound: Bound, own_uid: u32, handler: Arc<H>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        match bound.listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = bound.listener.accept() => accepted,
+            _ = look.tick() => {
+                restore(&mut bound).await;
+                continue;
+            }
+        };
+        match accepted {
             Ok((stream, _)) => {
                 let handler = Arc::clone(&handler);
                 tokio::spawn(async move {
@@ -96,6 +119,20 @@ pub async fn serve<H: Handler>(bound: Bound, own_uid: u32, handler: Arc<H>) {
             }
             Err(_) => sleep(BACK_OFF).await,
         }
+    }
+}
+
+/// Binds the name anew if somebody removed it, e.g. with its folder. A failure is tried again at the next look.
+async fn restore(bound: &mut Bound) {
+    if !bound.is_orphaned().await {
+        return;
+    }
+    match bind(&bound.path) {
+        Ok(again) => {
+            tracing::info!(path = %bound.path.display(), "the control socket was gone and is there again");
+            *bound = again;
+        }
+        Err(error) => tracing::debug!(path = %bound.path.display(), %error, "the control socket is gone and can't be bound again"),
     }
 }
 

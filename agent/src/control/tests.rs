@@ -122,6 +122,35 @@ fn a_new_agent_takes_the_name_over_and_the_old_one_does_not_remove_it() {
     assert!(matches!(ask(&path), Err(CallError::NoDaemon { .. })));
 }
 
+/// Asks until somebody answers; bounded.
+fn ask_until(path: &Path, name: &str) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    loop {
+        let answer = ask(path);
+        if answer.as_ref().is_ok_and(|answer| answer["by"] == name) {
+            return;
+        }
+        assert!(std::time::Instant::now() < end, "{answer:?}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_name_that_is_lost_is_taken_again() {
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("sub/s");
+    let _old = Agent::start(&path, "old", uid());
+    std::fs::remove_dir_all(path.parent().expect("folder")).expect("removed");
+    ask_until(&path, "old");
+    drop(Agent::start(&path, "new", uid()));
+    ask_until(&path, "old");
+    // A successor that was killed leaves a name that nobody serves.
+    let dead = std::os::unix::net::UnixListener::bind(dir.path().join("dead")).expect("bind");
+    std::fs::rename(dir.path().join("dead"), &path).expect("renamed");
+    drop(dead);
+    ask_until(&path, "old");
+}
+
 #[test]
 fn the_own_folder_must_be_ours_and_closed() {
     let dir = tempfile::tempdir().expect("folder");
