@@ -134,6 +134,8 @@ fn a_drain_survives_the_agent_and_its_end_drains_nothing() {
     assert_eq!(code, 0);
     agent.wait_state("state=drain reason=DrainRequested", SOON).unwrap();
     agent.kill().unwrap();
+    let (code, out, _) = run(&agent, &["check"]);
+    assert!(code == 1 && out.contains("DrainRequested") && out.contains("disk"), "a look without a daemon knows: {code} {out}");
     let mut agent = quick(&node).start().unwrap();
     agent.wait_state("state=drain reason=DrainRequested", SOON).unwrap();
     assert!(!agent.log_contains("node UP"), "not for a moment:\n{}", agent.log());

@@ -42,7 +42,7 @@ fn help_and_version_go_to_standard_output() {
 
 #[test]
 fn wrong_arguments_are_64_on_standard_error() {
-    for arguments in [&[][..], &["fly"], &["drain", "--for", "5"], &["wait", "--min", "0"]] {
+    for arguments in [&[][..], &["fly"], &["drain", "--for", "5"], &["drain", "--for", "0s"], &["wait", "--min", "0"]] {
         let (code, out, err) = run(arguments);
         assert_eq!((code, out.as_str()), (64, ""), "{arguments:?}");
         assert!(!err.is_empty());

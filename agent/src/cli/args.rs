@@ -129,11 +129,19 @@ pub struct StatusOptions {
     pub json: bool,
 }
 
+/// A duration that is not over at once.
+fn parse_span(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("a drain that ends at once drains nothing: give a longer time, or none".to_owned()),
+        span => Ok(span),
+    }
+}
+
 /// `gwready drain`.
 #[derive(Debug, Args)]
 pub struct DrainOptions {
     /// End by itself after this time; without it, until `gwready undrain`
-    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_span)]
     pub duration: Option<Duration>,
     /// Why, shown in the log and the status
     #[arg(long, value_name = "TEXT", default_value = "")]

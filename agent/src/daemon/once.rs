@@ -1,4 +1,4 @@
-//! One pass and one round of probes, without a daemon: for `gwready check` and `gwready snapshot`.
+//! One pass and one round of probes, without asking a daemon: for `gwready check` and `gwready snapshot`.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::observe::envoy::{AdminSession, LatestAdmin, read_admin};
 use crate::probe::probe_all;
+use crate::state::StateFile;
 
 /// Bound of the questions to Envoy's admin interface.
 const ADMIN_DEADLINE: Duration = Duration::from_secs(2);
@@ -36,7 +37,11 @@ pub(super) fn observe(config: &Config) -> Result<Observation, Failure> {
     envoy.set(read_admin(&mut session, ADMIN_DEADLINE));
     let mut sources = Sources::new(config, envoy, None, &waker);
     let mut snapshot = Snapshot::default();
-    let memory = Memory::default();
+    // What a daemon of this node has learnt and was told counts for a look beside it too. A file that is not there or not
+    // readable is no fault: most calls on a workstation have none.
+    let (saved, _) = StateFile::in_folder(&config.state_dir).read();
+    let memory = Memory { ports_seen: saved.ports_seen.clone(), families_seen: saved.families_seen.clone(), ..Memory::default() };
+    snapshot.drain = saved.drain_in_force(clock::now().unix_ms).cloned();
     sources.read_whole(&policy, &memory, &mut snapshot);
     let until = Instant::now() + OWNERS_DEADLINE;
     while sources.searching() && Instant::now() < until {
