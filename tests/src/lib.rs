@@ -9,6 +9,7 @@ pub mod bench;
 pub mod bigip;
 mod bootstrap;
 pub mod certificate;
+pub mod cilium_agent;
 pub mod client;
 pub mod crowd;
 pub mod envoy;
