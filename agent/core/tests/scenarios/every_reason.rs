@@ -4,7 +4,7 @@ use gwready_core::condition::{ConditionType, Status};
 use gwready_core::facts::probes::{Acceptor, ProbeOutcome};
 use gwready_core::facts::processes::RunState;
 use gwready_core::facts::sockets::Listener;
-use gwready_core::facts::steering::{NetfilterPath, ProxyLookup, TproxyRoutes};
+use gwready_core::facts::steering::{ProxyLookup, TproxyRoutes};
 use gwready_core::facts::{Reading, Why};
 use gwready_core::lb::frontends::L7Frontend;
 use gwready_core::lb::service::{Service, ServiceKey};
@@ -84,7 +84,6 @@ fn scenario(reason: Reason) -> Option<Scenario> {
     use Reason as R;
     let loopback = || Node::healthy().closed(80).listens(&socket(5, "127.0.0.1:80"), &[ENVOY]);
     let elsewhere = || Node::healthy().closed(80).listens(&socket(5, "10.0.0.99:80"), &[ENVOY]);
-    let rule = || "ip raw PREROUTING handle 3".to_owned();
     let v4 = [Family::Ipv4];
     Some(match reason {
         R::Starting | R::Stale => return None,
@@ -108,10 +107,8 @@ fn scenario(reason: Reason) -> Option<Scenario> {
         R::ClusterIP => fails(C::NotIntercepted, faults::service(CLUSTER_IP)),
         R::RedirectedToProxy => fails(C::NotIntercepted, redirected()),
         R::SkLookup => fails(C::NotIntercepted, faults::steered()),
-        R::NetfilterRedirect => {
-            fails(C::NotIntercepted, faults::netfilter(NetfilterPath::Redirected { to: "10.9.9.9".into(), rule: rule() }))
-        }
-        R::NetfilterDrop => fails(C::NotIntercepted, faults::netfilter(NetfilterPath::Dropped { rule: rule() })),
+        R::NetfilterRedirect => fails(C::NotIntercepted, faults::redirected_by_rule()),
+        R::NetfilterDrop => fails(C::NotIntercepted, faults::firewalled()),
         R::ForeignOwner => fails(C::OwnedByEnvoy, faults::another_proxy()),
         R::ShadowedAddress => fails(C::OwnedByEnvoy, faults::shadowed(&plain_socket(9, "10.0.0.11:80"))),
         R::SharedPort => fails(C::OwnedByEnvoy, faults::shared()),
@@ -143,10 +140,7 @@ fn scenario(reason: Reason) -> Option<Scenario> {
         R::MapsUnreadable => unclear(C::NotIntercepted, |snapshot| snapshot.lb.v4 = lost(Why::Permission, "EPERM")),
         R::MapLayoutUnknown => unclear(C::NotIntercepted, |snapshot| snapshot.lb.v4 = lost(Why::Layout, "value of 16 bytes")),
         R::NoCiliumMaps => unclear(C::NotIntercepted, |snapshot| snapshot.lb.v4 = lost(Why::Absent, "no such pin")),
-        R::NetfilterUnclear => Scenario {
-            status: Status::Unknown,
-            ..fails(C::NotIntercepted, faults::netfilter(NetfilterPath::Unclear { because: "meta cgroup".into() }))
-        },
+        R::NetfilterUnclear => Scenario { status: Status::Unknown, ..fails(C::NotIntercepted, faults::guarded_by_quota()) },
         R::NetfilterUnreadable => unclear(C::NotIntercepted, |snapshot| snapshot.netfilter = lost(Why::Permission, "EPERM")),
         R::NotProbed => unclear(C::Responding, |snapshot| snapshot.probes = lost(Why::Failed, "no socket")),
         R::NotJudged => Scenario {

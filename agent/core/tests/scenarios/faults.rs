@@ -5,11 +5,13 @@ use gwready_core::facts::platform::Termination;
 use gwready_core::facts::probes::{Acceptor, ProbeOutcome};
 use gwready_core::facts::processes::RunState;
 use gwready_core::facts::sockets::Listener;
-use gwready_core::facts::steering::NetfilterPath;
 use gwready_core::facts::{DrainRequest, Snapshot};
+use gwready_core::netfilter::follow::follow;
+use gwready_core::netfilter::ruleset::Ruleset;
 use gwready_core::time::Mono;
 
 use super::node::{ENVOY, Node, by_envoy, gateway, plain_socket, socket};
+use super::rules::{self, rule};
 
 pub const HOST_PORT: u8 = 0x48;
 pub const NODE_PORT: u8 = 0x42;
@@ -154,7 +156,23 @@ pub fn probe_answered_by_another() -> Node {
     node.probed("10.0.0.11:80", outcome, Acceptor::Local { inode: 9002, mark: Some(0), listener: None }, 0)
 }
 
-/// Netfilter does this with clients of port 443.
-pub fn netfilter(path: NetfilterPath) -> Node {
-    Node::healthy().netfilter("10.0.0.11:443", path)
+/// A node with these rules: what they do with each endpoint is followed, not given.
+pub fn ruled(rules: &Ruleset) -> Node {
+    let path = |at: &str| follow(rules, &rules::to(at));
+    Node::healthy().netfilter("10.0.0.11:80", path("10.0.0.11:80")).netfilter("10.0.0.11:443", path("10.0.0.11:443"))
+}
+
+/// A left-over nat rule that sends port 443 to another program.
+pub fn redirected_by_rule() -> Node {
+    ruled(&rules::nat([rule().dport(443).redirect(Some(15_001))]))
+}
+
+/// A firewall that opens SSH alone.
+pub fn firewalled() -> Node {
+    ruled(&rules::input("drop", [rule().ct_state(2 | 4).accept(), rule().iifname("lo").accept(), rule().dport(22).accept()]))
+}
+
+/// A quota that may be used up guards port 443.
+pub fn guarded_by_quota() -> Node {
+    ruled(&rules::input("accept", [rule().dport(443).mystery().drop()]))
 }

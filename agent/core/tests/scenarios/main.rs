@@ -4,6 +4,10 @@
 #![allow(missing_docs, unreachable_pub, reason = "a test crate has no users")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "a broken scenario must end its test")]
 
+#[path = "../support/rules.rs"]
+#[allow(dead_code, reason = "the programs of tests/netfilter use all of it")]
+mod rules;
+
 mod node;
 mod watch;
 

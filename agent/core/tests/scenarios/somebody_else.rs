@@ -2,14 +2,15 @@
 
 use gwready_core::condition::{ConditionType, Status};
 use gwready_core::facts::processes::Readable;
-use gwready_core::facts::steering::NetfilterPath;
+use gwready_core::netfilter::xt::{NatRange, XtTarget};
 use gwready_core::reason::Reason;
 
 use super::faults::{
-    CLUSTER_IP, EXTERNAL_IP, HOST_PORT, LOAD_BALANCER, NODE_PORT, another_proxy, host_port, netfilter, probe_answered_by_another, service,
-    shadowed, shared, steered, two_envoys,
+    CLUSTER_IP, EXTERNAL_IP, HOST_PORT, LOAD_BALANCER, NODE_PORT, another_proxy, firewalled, guarded_by_quota, host_port,
+    probe_answered_by_another, redirected_by_rule, ruled, service, shadowed, shared, steered, two_envoys,
 };
 use super::node::{A, B, ENVOY, Node, plain_socket, socket};
+use super::rules::{self, ip, rule, ruleset, table};
 use super::watch::Watch;
 
 #[test]
@@ -103,26 +104,57 @@ fn fault_13b_cilium_1_18_does_not_look_at_the_wildcard_entry() {
 }
 
 #[test]
-fn fault_14_netfilter_redirects_or_drops_ahead_of_the_socket() {
-    let rule = "ip nat PREROUTING handle 7: tcp dport 443 redirect to :15001".to_owned();
-    let watch = Watch::turned(&netfilter(NetfilterPath::Redirected { to: "port 15001".into(), rule }));
-    watch.told(
+fn fault_14_a_nat_rule_takes_the_connections_ahead_of_the_socket() {
+    Watch::turned(&redirected_by_rule()).told(
         "state=down node=worker-1 address=10.0.0.11 reason=NetfilterRedirect port=443 ports=80,443",
         &["10.0.0.11:80 up", "10.0.0.11:443 down NetfilterRedirect"],
-        "WARN node DOWN reason=NetfilterRedirect port=443 family=ipv4 addresses=10.0.0.11 thief=\"port 15001\" rule=\"ip nat PREROUTING handle 7: tcp dport 443 redirect to :15001\" up_for=10s",
-    );
-    let rule = "inet filter input handle 12: tcp dport 443 drop".to_owned();
-    Watch::turned(&netfilter(NetfilterPath::Dropped { rule })).told(
-        "state=down node=worker-1 address=10.0.0.11 reason=NetfilterDrop port=443 ports=80,443",
-        &["10.0.0.11:80 up", "10.0.0.11:443 down NetfilterDrop"],
-        "WARN node DOWN reason=NetfilterDrop port=443 family=ipv4 addresses=10.0.0.11 rule=\"inet filter input handle 12: tcp dport 443 drop\" up_for=10s",
+        "WARN node DOWN reason=NetfilterRedirect port=443 family=ipv4 addresses=10.0.0.11 thief=10.0.0.11:15001 place=\"table ip nat, chain PREROUTING, handle 1\" rule=\"tcp dport 443 redirect to :15001\" up_for=10s",
     );
 }
 
 #[test]
+fn fault_14_a_firewall_drops_every_client_and_names_its_policy() {
+    let watch = Watch::turned(&firewalled());
+    watch.told(
+        "state=down node=worker-1 address=10.0.0.11 reason=NetfilterDrop port=80,443 ports=80,443",
+        &["10.0.0.11:80 down NetfilterDrop", "10.0.0.11:443 down NetfilterDrop"],
+        "WARN node DOWN reason=NetfilterDrop port=80,443 family=ipv4 addresses=10.0.0.11 place=\"table inet filter, chain input\" rule=\"policy drop\" up_for=10s",
+    );
+}
+
+#[test]
+fn fault_14_portmap_takes_a_host_port() {
+    let dnat = rule().dport(80).target(XtTarget::Dnat(NatRange {
+        flags: 3,
+        addresses: Some((ip("10.42.1.7"), ip("10.42.1.7"))),
+        ports: Some((80, 80)),
+    }));
+    let rules = ruleset([table("ip nat")
+        .chain("CNI-DN-0b1a9d7f1c2e", [dnat])
+        .chain("CNI-HOSTPORT-DNAT", [rule().dport(80).jump("CNI-DN-0b1a9d7f1c2e")])
+        .base("PREROUTING", "nat prerouting -100", [rule().fib_local().jump("CNI-HOSTPORT-DNAT")])]);
+    let watch = Watch::turned(&ruled(&rules));
+    let condition = watch.front(ConditionType::NotIntercepted, 80);
+    assert_eq!(condition.evidence["thief"], "10.42.1.7:80");
+    assert_eq!(condition.evidence["place"], "table ip nat, chain CNI-DN-0b1a9d7f1c2e, handle 1");
+    assert!(condition.message.starts_with("a netfilter rule sends connections to 10.0.0.11:80 to 10.42.1.7:80: "), "{}", condition.message);
+}
+
+#[test]
 fn fault_14_a_rule_that_cannot_be_decided_is_told_and_takes_nobody_out() {
-    let watch = Watch::turned(&netfilter(NetfilterPath::Unclear { because: "meta cgroup 7".into() }));
+    let watch = Watch::turned(&guarded_by_quota());
     watch.stays_up_but_says(watch.front(ConditionType::NotIntercepted, 443), Status::Unknown, Reason::NetfilterUnclear);
+}
+
+#[test]
+fn a_ban_list_takes_nobody_out_and_is_shown() {
+    let banned = rules::set("banned", 4, vec![rules::element(&[198, 51, 100, 7])]);
+    let rules = ruleset([table("ip f").set(banned).base("in", "filter input 0", [rule().saddr_in("banned").drop()])]);
+    let watch = Watch::turned(&ruled(&rules));
+    assert_eq!(watch.node(), "up");
+    let condition = watch.front(ConditionType::NotIntercepted, 443);
+    assert_eq!(condition.status, Status::True);
+    assert_eq!(condition.evidence["some_clients"], "others are dropped: ip saddr @banned drop (table ip f, chain in, handle 1)");
 }
 
 #[test]
