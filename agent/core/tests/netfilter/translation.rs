@@ -158,6 +158,16 @@ fn tproxy_of_nft_needs_a_transparent_listener() {
 }
 
 #[test]
+fn a_socket_that_tproxy_chose_stays_chosen_after_a_translation_to_itself() {
+    let rules = ruleset([
+        table("ip m").base("pre", "filter prerouting -150", [rule().dport(80).tproxy("127.0.0.1:8080").accept()]),
+        table("ip nat").base("pre", "nat prerouting -100", [rule().dnat("10.0.0.11:80")]),
+    ]);
+    let listener = Endpoint { address: ip("127.0.0.1"), port: 8080 };
+    assert_eq!(word(&rules, &Connection { transparent: Some(vec![listener]), ..to(WEB) }), "redirected");
+}
+
+#[test]
 fn tproxy_to_the_own_listener_takes_nothing() {
     let rules = ruleset([table("ip m").base("pre", "filter prerouting -150", [rule().dport(80).tproxy("10.0.0.11:80").accept()])]);
     assert_eq!(word(&rules, &to(WEB)), "passes");

@@ -1,4 +1,4 @@
-//! Netfilter's answer for one endpoint as a finding. The rules themselves are followed by [`crate::netfilter::follow`].
+//! Netfilter's answer for one endpoint as a finding. The rules themselves are evaluated where they are read.
 
 use super::KIND;
 use crate::condition::Finding;
@@ -32,17 +32,16 @@ pub(super) fn judge_netfilter(snapshot: &Snapshot, endpoint: Endpoint) -> Option
             with_rule(Finding::fails(KIND, Reason::NetfilterDrop, message), rule)
         }
         Some(NetfilterPath::Unclear { because }) => {
-            let message = format!("a netfilter rule may take connections to {endpoint}: {because}");
-            with_rule(Finding::unknown(KIND, Reason::NetfilterUnclear, message), because)
+            Finding::unknown(KIND, Reason::NetfilterUnclear, format!("a netfilter rule may take connections to {endpoint}: {because}"))
+                .with("rule", because)
         }
     })
 }
 
-/// The rule and its place apart: a value of evidence is cut at 64 bytes, and each has to be found by its own.
+/// The rule and its place as evidences of their own: the text of a rule is cut where it is long, and its place must not be what is lost.
 fn with_rule(finding: Finding, rule: &str) -> Finding {
-    let place = rule.rsplit_once(" (table ").and_then(|(text, place)| Some((text, place.strip_suffix(')')?)));
-    match place {
-        Some((text, place)) => finding.with("rule", text).with("place", format!("table {place}")),
+    match rule.strip_suffix(')').and_then(|whole| whole.rsplit_once(" (table ")) {
+        Some((text, place)) => finding.with("place", format!("table {place}")).with("rule", text),
         None => finding.with("rule", rule),
     }
 }

@@ -85,7 +85,9 @@ impl<'a> Walk<'_, 'a> {
         let shown = change.address.or(address.map(|address| Address::Range(address, address))).unwrap_or(Address::Unknown);
         let taken = Taken { site: at.site, to: Target { address: shown, ports, proxy: false } };
         let moved = State { address, port, translated: true, taken: Some(taken), ..state.clone() };
-        let same = State { address: Some(own_address), port: Some(own.port), translated: true, taken: None, ..state.clone() };
+        // A socket that TPROXY chose stays chosen (`skb_steal_sock`).
+        let chosen = state.taken.filter(|taken| taken.to.proxy);
+        let same = State { address: Some(own_address), port: Some(own.port), translated: true, taken: chosen, ..state.clone() };
         let may_be_own = |range: Option<Address>| match range {
             Some(Address::Range(min, max)) => (min..=max).contains(&own_address),
             _ => true,
