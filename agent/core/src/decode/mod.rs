@@ -6,5 +6,7 @@ pub mod http_reply;
 pub mod inet_diag_attributes;
 pub mod inet_diag_request;
 pub mod inet_diag_row;
+pub mod iptables;
+pub mod nft;
 pub mod pod_folder;
 pub mod proc_status;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use netlink_sys::{Socket, SocketAddr};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_recv_buffer_size, set_socket_timeout};
 
 use super::NetlinkError;
 
@@ -23,6 +23,8 @@ pub enum Protocol {
     SockDiag,
     /// `NETLINK_ROUTE`.
     Route,
+    /// `NETLINK_NETFILTER`.
+    Netfilter,
 }
 
 impl Protocol {
@@ -30,6 +32,7 @@ impl Protocol {
         match self {
             Self::SockDiag => netlink_sys::protocols::NETLINK_SOCK_DIAG,
             Self::Route => netlink_sys::protocols::NETLINK_ROUTE,
+            Self::Netfilter => netlink_sys::protocols::NETLINK_NETFILTER,
         }
     }
 }
@@ -110,6 +113,17 @@ impl Subscription {
             socket.add_membership(*group).map_err(NetlinkError::Open)?;
         }
         Ok(Self { socket, buffer: new_buffer() })
+    }
+
+    /// Keeps the receive buffer as small as the kernel allows: for who needs to know that something changed, not what. A flood of
+    /// notifications is then one lost datagram instead of thousands that must be taken.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`] when the option is refused.
+    pub fn with_least_buffer(self) -> Result<Self, NetlinkError> {
+        // The kernel raises it to SOCK_MIN_RCVBUF; the first datagram is queued whatever its size (netlink_broadcast_deliver).
+        set_socket_recv_buffer_size(&self.socket, 1).map_err(|errno| NetlinkError::Open(errno.into()))?;
+        Ok(self)
     }
 
     /// Takes the next datagram, if one waits, and hands type and body of its messages to `each`. False: nothing waits.
