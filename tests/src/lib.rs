@@ -21,6 +21,7 @@ pub mod health;
 pub mod lbmaps;
 mod links;
 pub mod listener;
+pub mod netfilter;
 pub mod node;
 mod ns;
 pub mod paths;

@@ -10,3 +10,4 @@ pub mod iptables;
 pub mod nft;
 pub mod pod_folder;
 pub mod proc_status;
+pub mod xt;

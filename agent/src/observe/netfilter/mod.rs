@@ -3,6 +3,7 @@
 //! legacy table by asking for it. See `docs/decisions/netfilter.md`.
 
 mod error;
+mod follow;
 mod legacy;
 mod nft;
 mod reader;
@@ -11,4 +12,5 @@ mod watch;
 mod worker;
 
 pub use error::NetfilterError;
+pub use reader::read_ruleset;
 pub use worker::{NetfilterReader, Wake, Wanted};

@@ -150,7 +150,19 @@ impl Worker {
     fn new(shared: Arc<Shared>, wake: Wake) -> Self {
         let reader = RuleReader::new();
         let now = clock::mono();
-        Self { shared, wake, reader, watch: None, seen: None, answered: 0, disturbed: 0, rested: now, next_look: now, next_whole: now, noticed: false }
+        Self {
+            shared,
+            wake,
+            reader,
+            watch: None,
+            seen: None,
+            answered: 0,
+            disturbed: 0,
+            rested: now,
+            next_look: now,
+            next_whole: now,
+            noticed: false,
+        }
     }
 
     fn run(mut self) {

@@ -49,14 +49,11 @@ pub enum EntryError {
     /// A hook or a jump leads to no entry.
     #[error("byte {0} is the begin of no entry")]
     Jump(usize),
-    /// A user chain's name is no text.
-    #[error("no entry of the table ends it")]
-    End,
 }
 
 /// A match or a target of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extension<'a> {
+pub(super) struct Extension<'a> {
     /// Its name; empty is the standard target.
     pub name: String,
     /// Its revision.
@@ -67,7 +64,7 @@ pub struct Extension<'a> {
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub(super) struct Entry<'a> {
     /// Where it begins in the table.
     pub offset: usize,
     /// `struct ipt_ip` or `struct ip6t_ip6`.
@@ -80,7 +77,7 @@ pub struct Entry<'a> {
 
 /// Entries of a table, in order. Ends after the first error.
 #[derive(Debug, Clone)]
-pub struct Entries<'a> {
+pub(super) struct Entries<'a> {
     layout: Layout,
     blob: &'a [u8],
     offset: usize,
@@ -89,7 +86,7 @@ pub struct Entries<'a> {
 impl<'a> Entries<'a> {
     /// The entries of a blob.
     #[must_use]
-    pub const fn new(family: Family, blob: &'a [u8]) -> Self {
+    pub(super) const fn new(family: Family, blob: &'a [u8]) -> Self {
         Self { layout: Layout::of(family), blob, offset: 0 }
     }
 
@@ -154,7 +151,7 @@ pub fn forget_counters(family: Family, blob: &mut [u8]) {
 
 /// Where the hooks of a table begin and end, from `struct ipt_getinfo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hooks {
+pub(super) struct Hooks {
     /// One bit per `NF_INET_*` hook.
     pub valid: u32,
     /// Offset of the first entry per hook.
@@ -167,7 +164,7 @@ pub struct Hooks {
 ///
 /// # Errors
 /// [`EntryError::Info`] when it is too short.
-pub fn decode_hooks(info: &[u8]) -> Result<Hooks, EntryError> {
+pub(super) fn decode_hooks(info: &[u8]) -> Result<Hooks, EntryError> {
     const VALID: usize = 32;
     let short = || EntryError::Info(info.len());
     let number = |at: usize| u32_at(info, at).ok_or_else(short);
