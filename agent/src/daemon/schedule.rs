@@ -21,13 +21,16 @@ pub enum Trigger {
     Netlink,
     /// A probe's result or Envoy's own word changed.
     Probe,
+    /// Netfilter's answer changed.
+    Netfilter,
     /// A drain was asked for or withdrawn.
     Drain,
 }
 
 impl Trigger {
     /// All of them.
-    pub const ALL: [Self; 7] = [Self::Start, Self::Tick, Self::Lb, Self::Event, Self::Netlink, Self::Probe, Self::Drain];
+    pub const ALL: [Self; 8] =
+        [Self::Start, Self::Tick, Self::Lb, Self::Event, Self::Netlink, Self::Probe, Self::Netfilter, Self::Drain];
 
     /// The label value.
     #[must_use]
@@ -39,6 +42,7 @@ impl Trigger {
             Self::Event => "event",
             Self::Netlink => "netlink",
             Self::Probe => "probe",
+            Self::Netfilter => "netfilter",
             Self::Drain => "drain",
         }
     }
@@ -59,7 +63,7 @@ impl Trigger {
             Self::Netlink => Scope { addresses: true, sockets: true, rows: true, owners: true, lb: true },
             Self::Event => Scope { addresses: false, sockets: true, rows: true, owners: false, lb: false },
             Self::Lb => Scope { addresses: false, sockets: false, rows: false, owners: false, lb: true },
-            Self::Probe | Self::Drain => Scope { addresses: false, sockets: false, rows: false, owners: false, lb: false },
+            Self::Probe | Self::Netfilter | Self::Drain => Scope { addresses: false, sockets: false, rows: false, owners: false, lb: false },
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use gwready_core::facts::processes::{Holders, Owners};
 use gwready_core::facts::sockets::{Listener, SocketId};
@@ -21,6 +22,7 @@ use crate::config::Config;
 use crate::observe::addresses::{AddressReader, AddressWatch};
 use crate::observe::cilium::{AgentReader, CiliumPaths, DropsReader, LbReader, TproxyReader, read_sk_lookup};
 use crate::observe::envoy::LatestAdmin;
+use crate::observe::netfilter::{NetfilterReader, wanted_connections};
 use crate::observe::owners::{OwnerReader, Settings as OwnerSettings};
 use crate::observe::queue_sampler::QueueSampler;
 use crate::observe::sockets::SocketReader;
@@ -28,6 +30,10 @@ use crate::probe::ProbeHandle;
 
 /// Rows of Cilium's maps that a pass may walk on the side, for L7 frontends: half a millisecond.
 const WALK_ROWS: usize = 4096;
+/// How long the first pass waits for netfilter's rules: without them it would call a node up that they make unreachable.
+const FIRST_RULES: Duration = Duration::from_secs(2);
+/// How long a pass waits for them when an endpoint is new. Changes of the rules themselves are never waited for.
+const NEW_ENDPOINT: Duration = Duration::from_millis(250);
 
 /// The readers.
 pub struct Sources {
@@ -39,6 +45,7 @@ pub struct Sources {
     tproxy: TproxyReader,
     cilium_agent: AgentReader,
     drops: DropsReader,
+    netfilter: Option<NetfilterReader>,
     envoy: LatestAdmin,
     background: Option<Background>,
     /// The listeners whose owners were asked for last.
@@ -66,6 +73,7 @@ impl Sources {
             envoy_exe: config.envoy.exe.clone(),
             ..OwnerSettings::default()
         };
+        let netfilter = spawn_netfilter(waker);
         let waker = waker.clone();
         let address_watch =
             AddressWatch::open().inspect_err(|error| tracing::warn!("address changes are seen at the next resync only: {error}")).ok();
@@ -78,6 +86,7 @@ impl Sources {
             tproxy: TproxyReader::new(),
             cilium_agent: AgentReader::new(paths.clone()),
             drops: DropsReader::new(paths),
+            netfilter,
             envoy,
             background,
             asked_owners_of: HashSet::new(),
@@ -117,6 +126,7 @@ impl Sources {
             snapshot.owners = self.owners.read(&listeners);
             self.asked_owners_of = listeners.iter().map(|listener| listener.id).collect();
         }
+        self.take_netfilter(&plan, snapshot);
         plan
     }
 
@@ -126,6 +136,16 @@ impl Sources {
             self.asked_owners_of.contains(&id) && matches!(owners.holders.get(&id.inode), Some(Holders::Known { .. }))
         };
         snapshot.owners.value().is_some_and(|owners| listeners.iter().all(|listener| known(owners, listener.id)))
+    }
+
+    /// Netfilter's latest answer, for these endpoints.
+    fn take_netfilter(&self, plan: &ReadPlan, snapshot: &mut Snapshot) {
+        let Some(reader) = &self.netfilter else { return };
+        if let Some(table) = snapshot.addresses.value() {
+            let patience = if snapshot.netfilter.window().is_none() { FIRST_RULES } else { NEW_ENDPOINT };
+            reader.want(wanted_connections(plan, table), patience);
+        }
+        snapshot.netfilter = reader.latest();
     }
 
     /// Which local addresses Cilium calls its own: that decides about links without a default route, so it precedes the plan.
@@ -215,6 +235,14 @@ impl Sources {
             background.queues.watch(&memory.plan.ports, memory.queues.suspects());
         }
     }
+}
+
+/// The thread that follows netfilter's rules; without it they are not read, which is said once.
+fn spawn_netfilter(waker: &Waker) -> Option<NetfilterReader> {
+    let waker = waker.clone();
+    NetfilterReader::spawn(std::sync::Arc::new(move || waker.wake(Trigger::Netfilter)))
+        .inspect_err(|error| tracing::warn!("netfilter's rules are not read: {error}"))
+        .ok()
 }
 
 /// Whether the TPROXY path must be read although no rule or route changed: never read, a proxy port in use was not looked up, or

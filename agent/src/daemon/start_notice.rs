@@ -14,7 +14,7 @@ use crate::privileges;
 const USED: [(CapabilitySet, &str, &str); 4] = [
     (CapabilitySet::BPF, "CAP_BPF", "Cilium's maps and kernel events"),
     (CapabilitySet::PERFMON, "CAP_PERFMON", "kernel events"),
-    (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "socket marks and sk_lookup programs"),
+    (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "socket marks, netfilter rules and sk_lookup programs"),
     (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE", "the executables of other processes"),
 ];
 

@@ -8,6 +8,7 @@ pub mod health;
 pub mod latency;
 pub mod lb;
 pub mod listener;
+pub mod netfilter;
 pub mod overhead;
 pub mod pass;
 pub mod passes;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use gwready_tests::bench::{cost, health, latency, lb, listener, overhead, pass, soak};
+use gwready_tests::bench::{cost, health, latency, lb, listener, netfilter, overhead, pass, soak};
 
 #[derive(Parser)]
 #[command(name = "gwready-bench", about = "Figures of the agent beside its peers, in the same run")]
@@ -72,6 +72,15 @@ enum Measurement {
         #[arg(long, default_value_t = 5)]
         seconds: u64,
     },
+    /// Many netfilter rules: what a change costs, and what they cost when nothing changes
+    Netfilter {
+        #[arg(long, default_value_t = 20_000)]
+        rules: usize,
+        #[arg(long, default_value_t = 9)]
+        rounds: u32,
+        #[arg(long, default_value_t = 5)]
+        seconds: u64,
+    },
     /// Churn without one wrong transition
     Soak {
         #[arg(long, default_value_t = 30)]
@@ -97,6 +106,9 @@ fn main() -> Result<()> {
         Measurement::Latency { closes, polled } => latency::run(&latency::Options { closes, polled }),
         Measurement::Overhead { pairs, seconds } => overhead::run(&overhead::Options { pairs, span: span(seconds) }),
         Measurement::Health { pairs, connections, seconds } => health::run(&health::Options { pairs, connections, span: span(seconds) }),
+        Measurement::Netfilter { rules, rounds, seconds } => {
+            netfilter::run(&netfilter::Options { rules, rounds, span: span(seconds) })
+        }
         Measurement::Soak { minutes } => {
             let report = soak::run(span(minutes * 60))?;
             println!("{}", report.table());
