@@ -29,8 +29,7 @@ pub enum Trigger {
 
 impl Trigger {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Start, Self::Tick, Self::Lb, Self::Event, Self::Netlink, Self::Probe, Self::Netfilter, Self::Drain];
+    pub const ALL: [Self; 8] = [Self::Start, Self::Tick, Self::Lb, Self::Event, Self::Netlink, Self::Probe, Self::Netfilter, Self::Drain];
 
     /// The label value.
     #[must_use]

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gwready::observe::netfilter::read_ruleset;
-use gwready_core::netfilter::follow::{Connection, Follower};
 use gwready_core::net::Endpoint;
+use gwready_core::netfilter::follow::{Connection, Follower};
 
+use super::cost;
 use super::passes::{self, PassCost};
 use super::samples::Samples;
 use super::table::{Table, figure};
-use super::cost;
 use crate::netfilter::Tool;
 use crate::{Agent, Envoy, Node};
 
@@ -134,10 +134,8 @@ fn services(count: usize) -> String {
     let (mut chains, mut rules) = (String::new(), String::new());
     for number in 0..count {
         let (high, low) = (number / 250, number % 250 + 1);
-        let _infallible = write!(
-            chains,
-            ":KUBE-SVC-{number:016} - [0:0]\n:KUBE-SEP-A{number:015} - [0:0]\n:KUBE-SEP-B{number:015} - [0:0]\n"
-        );
+        let _infallible =
+            write!(chains, ":KUBE-SVC-{number:016} - [0:0]\n:KUBE-SEP-A{number:015} - [0:0]\n:KUBE-SEP-B{number:015} - [0:0]\n");
         let comment = format!("-m comment --comment \"default/svc-{number}:http\"");
         let _infallible = write!(
             rules,

@@ -106,9 +106,7 @@ fn main() -> Result<()> {
         Measurement::Latency { closes, polled } => latency::run(&latency::Options { closes, polled }),
         Measurement::Overhead { pairs, seconds } => overhead::run(&overhead::Options { pairs, span: span(seconds) }),
         Measurement::Health { pairs, connections, seconds } => health::run(&health::Options { pairs, connections, span: span(seconds) }),
-        Measurement::Netfilter { rules, rounds, seconds } => {
-            netfilter::run(&netfilter::Options { rules, rounds, span: span(seconds) })
-        }
+        Measurement::Netfilter { rules, rounds, seconds } => netfilter::run(&netfilter::Options { rules, rounds, span: span(seconds) }),
         Measurement::Soak { minutes } => {
             let report = soak::run(span(minutes * 60))?;
             println!("{}", report.table());

@@ -42,15 +42,16 @@ impl Stage {
             &format!(
                 "link add pod0 type veth peer name eth0 netns {}\naddr add 10.42.0.1/24 dev pod0\naddr add fd42::1/64 dev pod0 nodad\n\
                  link set pod0 up\nrule add pref 9 fwmark 0x200/0xf00 lookup 2004\nroute add local default dev lo table 2004\n\
-                 -6 rule add pref 9 fwmark 0x200/0xf00 lookup 2004\n-6 route add local default dev lo table 2004\n",
+                 route add local ::/0 dev lo table 2004\n",
                 pod.net_path()
             ),
         )?;
+        node.space().output("ip", &"-6 rule add pref 9 fwmark 0x200/0xf00 lookup 2004".split(' ').collect::<Vec<_>>())?;
         run_batch(
             &pod,
             &format!(
                 "link set lo up\naddr add {POD_V4}/24 dev eth0\naddr add {POD_V6}/64 dev eth0 nodad\nlink set eth0 up\n\
-                 route add default via 10.42.0.1\n-6 route add default via fd42::1\n"
+                 route add default via 10.42.0.1\nroute add default via fd42::1\n"
             ),
         )?;
         node.space().set_sysctl("net/ipv4/ip_forward", "1")?;
@@ -86,7 +87,8 @@ impl Stage {
     /// The neighbour's connection to an endpoint, as the follower takes it.
     pub fn connection(&self, to: Endpoint) -> Result<Connection> {
         let neighbour: IpAddr = if to.address.is_ipv4() { NEIGHBOUR_V4.into() } else { NEIGHBOUR_V6.into() };
-        let index = self.node.enter(|| Ok(std::fs::read_to_string(format!("/proc/thread-self/net/dev_snmp6/{UPLINK}")).unwrap_or_default()))?;
+        let index =
+            self.node.enter(|| Ok(std::fs::read_to_string(format!("/proc/thread-self/net/dev_snmp6/{UPLINK}")).unwrap_or_default()))?;
         let index = index.lines().find_map(|line| line.strip_prefix("ifIndex")).and_then(|rest| rest.trim().parse().ok()).unwrap_or(0);
         let transparent = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         Ok(Connection {

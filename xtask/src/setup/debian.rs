@@ -31,7 +31,15 @@ pub(super) const TEST: &[Need] = &[
 ];
 
 pub(super) const IMAGE: &[Need] = &[("buildah", "buildah")];
-pub(super) const BENCH: &[Need] = &[("ip", "iproute2"), ("ss", "iproute2"), ("nsenter", "util-linux"), ("nginx", "nginx"), ("wrk", "wrk"), ("nft", "nftables"), ("iptables", "iptables")];
+pub(super) const BENCH: &[Need] = &[
+    ("ip", "iproute2"),
+    ("ss", "iproute2"),
+    ("nsenter", "util-linux"),
+    ("nginx", "nginx"),
+    ("wrk", "wrk"),
+    ("nft", "nftables"),
+    ("iptables", "iptables"),
+];
 
 /// What running the image takes: a container runtime with its default seccomp profile, and another processor.
 pub(super) const TRY: &[Need] = &[

@@ -1,12 +1,34 @@
-//! Asks the core what the rules do with each wanted connection. Must not read anything.
+//! Asks the core what the rules do with each wanted connection, and says which connections are wanted. Must not read anything.
 
+use gwready_core::facts::addresses::AddressTable;
 use gwready_core::facts::steering::NetfilterPath;
 use gwready_core::net::Endpoint;
+use gwready_core::netfilter::follow::{Connection, Follower, Ingress};
 use gwready_core::netfilter::ruleset::Ruleset;
+use gwready_core::plan::ReadPlan;
 
-use super::worker::Wanted;
+/// The connections that the rules are followed for.
+pub type Wanted = Vec<Connection>;
 
-/// The path of each wanted endpoint.
-pub(super) fn follow_all(_ruleset: &Ruleset, wanted: &Wanted) -> Vec<(Endpoint, NetfilterPath)> {
-    wanted.iter().map(|(endpoint, _)| (*endpoint, NetfilterPath::Passes)).collect()
+/// A client's connection to each endpoint of the plan, by the interface on which its clients are expected.
+#[must_use]
+pub fn wanted_connections(plan: &ReadPlan, table: &AddressTable) -> Wanted {
+    let local: Vec<_> = table.addresses.iter().map(|address| address.ip).collect();
+    let connection = |(destination, ifindex): (Endpoint, u32)| {
+        let addresses = || table.addresses.iter().filter(|address| address.ifindex == ifindex).map(|address| address.ip).collect();
+        let ingress = |name: &str| Ingress { index: ifindex, name: name.to_owned(), addresses: addresses() };
+        Connection {
+            // A link that is not known: any.
+            ingress: table.link(ifindex).map(|link| ingress(&link.name)).into_iter().collect(),
+            local: local.clone(),
+            ..Connection::to(destination)
+        }
+    };
+    plan.endpoints().map(connection).collect()
+}
+
+/// The path of each wanted connection.
+pub(super) fn follow_all(ruleset: &Ruleset, wanted: &Wanted) -> Vec<(Endpoint, NetfilterPath)> {
+    let follower = Follower::new(ruleset);
+    wanted.iter().map(|connection| (connection.destination, follower.follow(connection))).collect()
 }

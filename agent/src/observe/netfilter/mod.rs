@@ -12,5 +12,6 @@ mod watch;
 mod worker;
 
 pub use error::NetfilterError;
+pub use follow::{Wanted, wanted_connections};
 pub use reader::read_ruleset;
-pub use worker::{NetfilterReader, Wake, Wanted};
+pub use worker::{NetfilterReader, Wake};

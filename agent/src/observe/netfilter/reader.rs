@@ -5,11 +5,10 @@ use gwready_core::facts::steering::NetfilterFacts;
 use gwready_core::netfilter::ruleset::{Ruleset, Table};
 
 use super::error::NetfilterError;
-use super::follow::follow_all;
+use super::follow::{Wanted, follow_all};
 use super::legacy::{LegacyTables, read_legacy};
 use super::nft::NftReader;
 use super::watch::RuleWatch;
-use super::worker::Wanted;
 
 /// By what a set of rules is told from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,19 +10,16 @@ use std::time::Duration;
 
 use gwready_core::facts::Reading;
 use gwready_core::facts::steering::NetfilterFacts;
-use gwready_core::net::Endpoint;
 use gwready_core::time::{Mono, Window};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use super::follow::Wanted;
 use super::reader::{Mark, RuleReader};
 use super::watch::RuleWatch;
 use crate::clock;
 
 /// Called from the thread when it has something new: a pass should run.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
-
-/// What the rules are followed for: an endpoint and the interface on which its clients come in.
-pub type Wanted = Vec<(Endpoint, String)>;
 
 /// A read is followed by a pause of this many times its length: changes without end keep a tenth of a core busy at most.
 const REST: u32 = 9;

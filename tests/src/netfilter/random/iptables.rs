@@ -90,7 +90,11 @@ fn target<'a>(random: &mut Random, table: &str, chain: &str, tcp: bool, v6: bool
     }
     match table {
         "nat" if tcp && random.chance(60) => match v6 {
-            true => random.pick(&["-j REDIRECT --to-ports 8080", "-j DNAT --to-destination [fd42::7]:8080", "-j DNAT --to-destination [fd00:77::2]:443"]),
+            true => random.pick(&[
+                "-j REDIRECT --to-ports 8080",
+                "-j DNAT --to-destination [fd42::7]:8080",
+                "-j DNAT --to-destination [fd00:77::2]:443",
+            ]),
             false => random.pick(&[
                 "-j REDIRECT --to-ports 8080",
                 "-j REDIRECT --to-ports 9090",
@@ -104,7 +108,9 @@ fn target<'a>(random: &mut Random, table: &str, chain: &str, tcp: bool, v6: bool
             true => "-j TPROXY --on-port 12345 --on-ip ::1 --tproxy-mark 0x200/0xffffffff",
             false => "-j TPROXY --on-port 12345 --on-ip 127.0.0.1 --tproxy-mark 0x200/0xffffffff",
         },
-        "mangle" => random.pick(&["-j ACCEPT", "-j RETURN", "-j MARK --set-xmark 0x200/0xf00", "-j MARK --set-xmark 0x0/0xffffffff", "-j DROP", ""]),
+        "mangle" => {
+            random.pick(&["-j ACCEPT", "-j RETURN", "-j MARK --set-xmark 0x200/0xf00", "-j MARK --set-xmark 0x0/0xffffffff", "-j DROP", ""])
+        }
         _ => random.pick(&["-j ACCEPT", "-j DROP", "-j RETURN", "-j REJECT", "-j ACCEPT", ""]),
     }
 }

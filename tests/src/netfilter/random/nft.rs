@@ -129,7 +129,12 @@ fn ending(random: &mut Random, family: &str, kind: Kind, stem: &str, jumps: std:
         return format!("{} {stem}{to}", random.pick(&["jump", "goto"]));
     }
     if random.chance(12) {
-        let map = random.pick(&["{ 80 : accept, 443 : return }", "{ 80 : continue, 1-79 : drop }", "{ 443 : drop }", "{ 22 : drop, 80-90 : accept }"]);
+        let map = random.pick(&[
+            "{ 80 : accept, 443 : return }",
+            "{ 80 : continue, 1-79 : drop }",
+            "{ 443 : drop }",
+            "{ 22 : drop, 80-90 : accept }",
+        ]);
         return format!("tcp dport vmap {map}");
     }
     match kind {
