@@ -2,6 +2,8 @@
 //! another one, `XTASK_RULE_SETS` more or fewer sets.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use gwready_core::facts::steering::NetfilterPath;
+use gwready_tests::netfilter::fate::Fate;
 use gwready_tests::netfilter::random::{Random, iptables, nft};
 use gwready_tests::netfilter::{Seen, Stage, Tool, compare, flush, tally};
 
@@ -25,7 +27,8 @@ fn compare_many(tool: impl Fn(u64) -> Tool, make: impl Fn(&mut Random, Tool) -> 
         let tool = tool(number);
         let rules = make(&mut Random::new(set_seed), tool);
         flush(stage.node().space()).unwrap();
-        if tool.load(stage.node().space(), &rules).is_err() {
+        if let Err(error) = tool.load(stage.node().space(), &rules) {
+            println!("set {set_seed} is refused: {error:#}");
             refused += 1;
             continue;
         }
@@ -39,6 +42,9 @@ fn compare_many(tool: impl Fn(u64) -> Tool, make: impl Fn(&mut Random, Tool) -> 
     println!("seed {seed}: {sets} sets, {refused} refused by their tool, foretold {tally:?}, wrong {}", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(refused * 4 < sets, "{refused} of {sets} sets were refused");
+    let redirected = all.iter().filter(|one| matches!(one.path, NetfilterPath::Redirected { .. }));
+    let unanswered = redirected.filter(|one| !matches!(one.fate, Fate::Answered(..))).count();
+    assert!(unanswered * 10 < tally["redirected"], "nobody answers {unanswered} of the redirected connections");
     for word in ["passes", "redirected", "dropped"] {
         assert!(tally.get(word).is_some_and(|count| count * 50 > all.len()), "few or no connections are {word}: {tally:?}");
     }

@@ -64,7 +64,8 @@ pub fn patience_for(path: &NetfilterPath) -> Duration {
 pub fn agrees(path: &NetfilterPath, to: Endpoint, fate: &Fate) -> bool {
     match path {
         NetfilterPath::Passes => fate.passed(to),
-        NetfilterPath::Redirected { .. } => matches!(fate, Fate::Answered(..)) && !fate.passed(to),
+        // Whether somebody answers where it leads is another question.
+        NetfilterPath::Redirected { .. } => !fate.passed(to),
         NetfilterPath::Dropped { .. } => matches!(fate, Fate::Silent | Fate::Refused),
         NetfilterPath::PassesForSome { .. } | NetfilterPath::Unclear { .. } => true,
     }
@@ -88,7 +89,7 @@ mod tests {
             assert!(!agrees(&NetfilterPath::Passes, to, fate) && agrees(&redirected, to, fate) && !agrees(&dropped, to, fate));
         }
         for fate in [Fate::Silent, Fate::Refused] {
-            assert!(!agrees(&NetfilterPath::Passes, to, &fate) && !agrees(&redirected, to, &fate) && agrees(&dropped, to, &fate));
+            assert!(!agrees(&NetfilterPath::Passes, to, &fate) && agrees(&redirected, to, &fate) && agrees(&dropped, to, &fate));
         }
     }
 }

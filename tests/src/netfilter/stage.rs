@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use gwready_core::net::Endpoint;
 use gwready_core::netfilter::follow::{Connection, Ingress};
 
@@ -54,6 +54,7 @@ impl Stage {
                  route add default via 10.42.0.1\nroute add default via fd42::1\n"
             ),
         )?;
+        know_neighbours(&node, &pod)?;
         node.space().set_sysctl("net/ipv4/ip_forward", "1")?;
         node.space().set_sysctl("net/ipv6/conf/all/forwarding", "1")?;
         let mut answering = Vec::new();
@@ -104,4 +105,26 @@ impl Stage {
     pub fn fate(&self, to: Endpoint, patience: std::time::Duration) -> Result<Fate> {
         self.node.outside().enter(|| Ok(connect(SocketAddr::new(to.address, to.port), patience)))
     }
+}
+
+/// Everybody knows everybody's link address for good: a rule that drops ICMPv6 would take the neighbours away otherwise, and with them
+/// connections that no rule touches.
+fn know_neighbours(node: &Node, pod: &Space) -> Result<()> {
+    let link_address = |space: &Space, link: &str| -> Result<String> {
+        let line = space.output("ip", &["-o", "link", "show", "dev", link])?;
+        let mut words = line.split(' ').skip_while(|word| *word != "link/ether");
+        Ok(words.nth(1).context("no link/ether")?.to_owned())
+    };
+    let (uplink, neighbour) = (link_address(node.space(), UPLINK)?, link_address(node.outside(), UPLINK)?);
+    let (bridge, inside) = (link_address(node.space(), "pod0")?, link_address(pod, "eth0")?);
+    let entries = |addresses: &[String], link: &str, at: &str| -> String {
+        addresses.iter().map(|address| format!("neigh replace {address} lladdr {at} dev {link} nud permanent\n")).collect()
+    };
+    let text = |addresses: &[&str]| addresses.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
+    let own: Vec<String> = node.addresses().iter().map(ToString::to_string).collect();
+    let of_node = entries(&[NEIGHBOUR_V4.to_string(), NEIGHBOUR_V6.to_string()], UPLINK, &neighbour)
+        + &entries(&[POD_V4.to_string(), POD_V6.to_string()], "pod0", &inside);
+    run_batch(node.space(), &of_node)?;
+    run_batch(node.outside(), &entries(&own, UPLINK, &uplink))?;
+    run_batch(pod, &entries(&text(&["10.42.0.1", "fd42::1"]), "eth0", &bridge))
 }

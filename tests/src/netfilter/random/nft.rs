@@ -60,6 +60,12 @@ fn rules(random: &mut Random, family: &str, kind: Kind, stem: &str, jumps: std::
 }
 
 fn rule(random: &mut Random, family: &str, kind: Kind, stem: &str, jumps: std::ops::Range<usize>) -> String {
+    // Only the first packet is followed: what later ones of a connection meet is as in the field, let through.
+    if random.chance(12) {
+        return random.pick(&["ct state { established, related } accept", "udp dport 80 drop", "udp dport { 53, 443 } accept"]).to_owned();
+    }
+    // In a table of both families a rule is of one of them.
+    let family = if family == "inet" { random.pick(&["inet4", "inet6"]) } else { family };
     let mut words: Vec<String> = Vec::new();
     for _ in 0..random.below(3) {
         words.push(matching(random, family));
@@ -75,7 +81,7 @@ fn rule(random: &mut Random, family: &str, kind: Kind, stem: &str, jumps: std::o
 }
 
 fn matching(random: &mut Random, family: &str) -> String {
-    const BOTH: [&str; 22] = [
+    const BOTH: [&str; 20] = [
         "tcp dport 80",
         "tcp dport 443",
         "tcp dport != 80",
@@ -86,12 +92,10 @@ fn matching(random: &mut Random, family: &str) -> String {
         "th dport 443",
         "meta l4proto tcp",
         "meta l4proto { tcp, udp }",
-        "udp dport 80",
         "iifname \"eth0\"",
         "iifname \"lo\"",
         "iifname != \"eth*\"",
         "ct state new",
-        "ct state { established, related }",
         "ct state invalid",
         "fib daddr type local",
         "fib daddr . iif type local",
@@ -115,10 +119,7 @@ fn matching(random: &mut Random, family: &str) -> String {
         return random.pick(&BOTH).to_owned();
     }
     match family {
-        "ip" => random.pick(&V4).to_owned(),
-        "ip6" => random.pick(&V6).to_owned(),
-        // The sets of addresses are of IPv4.
-        _ if random.chance(60) => random.pick(&V4).to_owned(),
+        "ip" | "inet4" => random.pick(&V4).to_owned(),
         _ => random.pick(&V6).to_owned(),
     }
 }
@@ -167,7 +168,7 @@ fn nat(random: &mut Random, family: &str) -> String {
     match family {
         "ip" => format!("meta l4proto tcp dnat to {}", random.pick(&V4)),
         "ip6" => format!("meta l4proto tcp dnat to {}", random.pick(&V6)),
-        _ if random.chance(60) => format!("meta l4proto tcp dnat ip to {}", random.pick(&V4)),
+        "inet4" => format!("meta l4proto tcp dnat ip to {}", random.pick(&V4)),
         _ => format!("meta l4proto tcp dnat ip6 to {}", random.pick(&V6)),
     }
 }
@@ -176,7 +177,8 @@ fn nat(random: &mut Random, family: &str) -> String {
 fn tproxy(random: &mut Random, family: &str) -> String {
     let port = random.pick(&[":12345", ":12345", ":9999"]);
     match family {
-        "inet" => format!("meta nfproto ipv4 meta l4proto tcp tproxy ip to {port} meta mark set 0x200"),
+        "inet4" => format!("meta nfproto ipv4 meta l4proto tcp tproxy ip to {port} meta mark set 0x200"),
+        "inet6" => format!("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to {port} meta mark set 0x200"),
         _ => format!("meta l4proto tcp tproxy to {port} meta mark set 0x200"),
     }
 }
