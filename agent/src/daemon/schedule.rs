@@ -62,7 +62,9 @@ impl Trigger {
             Self::Netlink => Scope { addresses: true, sockets: true, rows: true, owners: true, lb: true },
             Self::Event => Scope { addresses: false, sockets: true, rows: true, owners: false, lb: false },
             Self::Lb => Scope { addresses: false, sockets: false, rows: false, owners: false, lb: true },
-            Self::Probe | Self::Netfilter | Self::Drain => Scope { addresses: false, sockets: false, rows: false, owners: false, lb: false },
+            Self::Probe | Self::Netfilter | Self::Drain => {
+                Scope { addresses: false, sockets: false, rows: false, owners: false, lb: false }
+            }
         }
     }
 }

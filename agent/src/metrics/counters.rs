@@ -17,7 +17,7 @@ use super::collect::Scrape;
 use super::exposition::Exposition;
 
 /// Label values of `gwready_passes_total{trigger}`.
-pub(super) const TRIGGERS: [&str; 7] = ["tick", "event", "netlink", "lb", "probe", "drain", "start"];
+pub(super) const TRIGGERS: [&str; 8] = ["tick", "event", "netlink", "lb", "probe", "netfilter", "drain", "start"];
 /// Label values of `gwready_observation_failures_total{reason}`.
 pub(super) const FAILURES: [Why; 6] = [Why::Permission, Why::Absent, Why::Layout, Why::Deadline, Why::Interrupted, Why::Failed];
 
@@ -91,7 +91,7 @@ impl Metrics {
         counted.published = Some(published);
     }
 
-    /// Counts a pass by its trigger's label (`tick`, `event`, `netlink`, `lb`, `probe`, `drain`, `start`).
+    /// Counts a pass by its trigger's label (`tick`, `event`, `netlink`, `lb`, `probe`, `netfilter`, `drain`, `start`).
     pub fn count_pass(&self, trigger: &'static str, took: Duration) {
         *self.counted().passes.entry(trigger).or_default() += 1;
         self.pass_duration.observe(took.as_secs_f64());

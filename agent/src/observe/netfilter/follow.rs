@@ -27,8 +27,9 @@ pub fn wanted_connections(plan: &ReadPlan, table: &AddressTable) -> Wanted {
     plan.endpoints().map(connection).collect()
 }
 
-/// The path of each wanted connection.
-pub(super) fn follow_all(ruleset: &Ruleset, wanted: &Wanted) -> Vec<(Endpoint, NetfilterPath)> {
+/// The path of each wanted connection. `transparent` are the transparent listeners, where they matter and are known.
+pub(super) fn follow_all(ruleset: &Ruleset, wanted: &Wanted, transparent: Option<&Vec<Endpoint>>) -> Vec<(Endpoint, NetfilterPath)> {
     let follower = Follower::new(ruleset);
-    wanted.iter().map(|connection| (connection.destination, follower.follow(connection))).collect()
+    let path = |connection: &Connection| follower.follow(&Connection { transparent: transparent.cloned(), ..connection.clone() });
+    wanted.iter().map(|connection| (connection.destination, path(connection))).collect()
 }

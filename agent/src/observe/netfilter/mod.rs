@@ -8,6 +8,7 @@ mod legacy;
 mod nft;
 mod reader;
 mod sockopt;
+mod transparent;
 mod watch;
 mod worker;
 

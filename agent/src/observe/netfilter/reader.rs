@@ -8,7 +8,9 @@ use super::error::NetfilterError;
 use super::follow::{Wanted, follow_all};
 use super::legacy::{LegacyTables, read_legacy};
 use super::nft::NftReader;
+use super::transparent::{proxy_ports, transparent_listeners};
 use super::watch::RuleWatch;
+use crate::observe::sockets::SocketReader;
 
 /// By what a set of rules is told from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,16 +19,19 @@ pub(super) struct Mark {
     generation: Option<u32>,
     /// Of the legacy tables without their counters.
     legacy: u64,
+    /// What the rules do depends on who listens: they are never simply those of the last reading.
+    asks_sockets: bool,
 }
 
 /// Reads the rules of the network namespace of the thread that uses it. Needs `CAP_NET_ADMIN` there.
 pub(super) struct RuleReader {
     nft: NftReader,
+    sockets: SocketReader,
 }
 
 impl RuleReader {
     pub(super) fn new() -> Self {
-        Self { nft: NftReader::new() }
+        Self { nft: NftReader::new(), sockets: SocketReader::new() }
     }
 
     /// The notice of changes, if the kernel has one to give; asked again at every look otherwise.
@@ -39,6 +44,7 @@ impl RuleReader {
     pub(super) fn read(&mut self, known: Option<Mark>, wanted: &Wanted) -> Result<Option<(Mark, NetfilterFacts)>, NetfilterError> {
         let legacy = read_legacy()?;
         if let Some(known) = known
+            && !known.asks_sockets
             // A kernel without nf_tables would try to load it at every question.
             && (known.generation.is_none() || known.generation == self.nft.generation()?)
             && known.legacy == legacy.fingerprint
@@ -46,7 +52,10 @@ impl RuleReader {
             return Ok(None);
         }
         let (mark, ruleset) = self.read_rules(legacy)?;
-        Ok(Some((mark, NetfilterFacts { paths: follow_all(&ruleset, wanted) })))
+        let ports = proxy_ports(&ruleset, wanted);
+        let mark = Mark { asks_sockets: !ports.is_empty(), ..mark };
+        let transparent = if mark.asks_sockets { transparent_listeners(&mut self.sockets, &ports) } else { None };
+        Ok(Some((mark, NetfilterFacts { paths: follow_all(&ruleset, wanted, transparent.as_ref()) })))
     }
 
     fn read_rules(&mut self, legacy: LegacyTables) -> Result<(Mark, Ruleset), NetfilterError> {
@@ -61,7 +70,7 @@ impl RuleReader {
             })?;
             tables.push(decoded);
         }
-        Ok((Mark { generation, legacy: fingerprint }, Ruleset { tables }))
+        Ok((Mark { generation, legacy: fingerprint, asks_sockets: false }, Ruleset { tables }))
     }
 }
 
