@@ -1,6 +1,6 @@
 //! Netfilter under a live agent: redirects, drops and doubtful rules come and go, by nft and by both kinds of iptables, and the agent says
 //! which rule it is.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
 //! Rule sets as those tools write them that are found on nodes: what is foretold of each endpoint is what a neighbour's connection meets.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
