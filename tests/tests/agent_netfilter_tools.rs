@@ -45,7 +45,7 @@ fn portmaps_host_ports_are_redirects() {
 
 #[test]
 fn kube_proxys_external_ip_is_a_redirect_whichever_backend_it_picks() {
-    let expected = ["to 10.42.0.7:8080", "passes", "passes", "dropped"];
+    let expected = ["to 10.42.0.7:8080 or 10.42.0.7:9090", "passes", "passes", "dropped"];
     for tool in IPTABLES {
         told(tool, include_str!("../netfilter/kube-proxy.rules"), expected);
     }
