@@ -27,6 +27,7 @@ mod ns;
 pub mod paths;
 pub mod pod;
 pub mod process;
+pub mod prometheus;
 pub mod scene;
 pub mod space;
 pub mod steer;

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use gwready::health::Unready;
@@ -65,9 +65,17 @@ fn caddy_sends_clients_only_while_up() -> Result<()> {
         })
     };
     answers("HTTP/1.1 200 ")?;
-    for (state, wanted) in [(State::Down, "503"), (State::Up, "200"), (State::Drain, "503"), (State::Down, "503"), (State::Up, "200")] {
+    for (state, wanted) in
+        [(State::Down, "503"), (State::Drain, "503"), (State::Up, "200"), (State::Drain, "503"), (State::Down, "503"), (State::Up, "200")]
+    {
         port.set(state);
-        answers(&format!("HTTP/1.1 {wanted} ")).with_context(|| format!("{state}"))?;
+        let wanted = format!("HTTP/1.1 {wanted} ");
+        answers(&wanted).with_context(|| format!("{state}"))?;
+        // Nor does it change its mind with the checks that follow, of which one comes every 100 ms.
+        let end = Instant::now() + Duration::from_millis(400);
+        while Instant::now() < end {
+            answers(&wanted).with_context(|| format!("{state}, later"))?;
+        }
     }
     Ok(())
 }

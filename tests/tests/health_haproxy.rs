@@ -32,7 +32,8 @@ impl Haproxy {
              backend bare\n option httpchk\n {server} check\n\
              backend explicit\n option httpchk\n http-check send meth GET uri /healthz ver HTTP/1.1 hdr Host gw\n {server} check\n\
              backend token\n option httpchk\n http-check send meth GET uri /healthz\n http-check expect string state=up\n {server} check\n\
-             backend agent\n {server} check agent-check agent-port {agent_port} agent-inter 100ms\n",
+             backend agent\n {server} check agent-check agent-port {agent_port} agent-inter 100ms\n\
+             backend agentalone\n {server} agent-check agent-port {agent_port} agent-inter 100ms\n",
             socket.display()
         );
         let file = folder.join("haproxy.cfg");
@@ -49,14 +50,21 @@ impl Haproxy {
         Ok(Self { child, socket })
     }
 
-    /// HAProxy's word for the server of a backend: column `status` of `show stat`.
+    /// HAProxy's word for the server of a backend.
     fn status(&self, backend: &str) -> Result<String> {
+        self.column(backend, "status")
+    }
+
+    /// A column of `show stat` for the server of a backend.
+    fn column(&self, backend: &str, name: &str) -> Result<String> {
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.write_all(b"show stat\n")?;
         let mut table = String::new();
         stream.read_to_string(&mut table)?;
         let row = table.lines().find(|line| line.starts_with(&format!("{backend},node,"))).context("no such server")?;
-        Ok(row.split(',').nth(17).context("no status")?.to_owned())
+        let head = table.lines().next().unwrap_or_default().trim_start_matches("# ");
+        let place = head.split(',').position(|column| column == name).context("no such column")?;
+        Ok(row.split(',').nth(place).context("a short row")?.to_owned())
     }
 
     fn wait_statuses(&self, expected: &[(&str, &str)]) -> Result<()> {
@@ -99,5 +107,29 @@ fn haproxy_follows_every_state_by_each_way_of_checking() -> Result<()> {
         stand.set(state)?;
         haproxy.wait_statuses(&[http(by_http).as_slice(), &[("agent", by_agent)]].concat()).with_context(|| format!("{state}"))?;
     }
+    Ok(())
+}
+
+#[test]
+fn an_agent_check_that_is_dead_keeps_its_last_word_unless_the_port_is_checked_too() -> Result<()> {
+    let folder = TempDir::new()?;
+    let arguments = ["--listen", "[::]:0", "--agent-check", "127.0.0.1:0", "--state", "up"];
+    let mut stand = Stand::start(Path::new(env!("CARGO_BIN_EXE_health-stand")), &arguments, &folder.path().join("log"))?;
+    let (health, agent) = stand.wait_serving()?;
+    let haproxy = Haproxy::start(folder.path(), health, agent.context("agent check")?)?;
+    stand.set(State::Drain)?;
+    haproxy.wait_statuses(&[("agent", "DRAIN"), ("agentalone", "DRAIN")])?;
+    stand.set(State::Up)?;
+    // "no check": up, as far as HAProxy knows.
+    haproxy.wait_statuses(&[("agent", "UP"), ("agentalone", "no")])?;
+    drop(stand);
+    haproxy.wait_statuses(&[("agent", "DOWN")])?;
+    eventually(PATIENCE, || {
+        let word = haproxy.column("agentalone", "agent_status")?;
+        ensure!(word.contains("L4CON"), "the agent-check says {word}");
+        Ok(())
+    })?;
+    let left = haproxy.status("agentalone")?;
+    ensure!(left == "no check", "HAProxy has learnt better: {left}; docs/load-balancers.md and docs/faults.md say otherwise");
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use gwready::health::Unready;
 use gwready_core::verdict::State;
 use gwready_tests::health::port::Port;
@@ -34,7 +34,10 @@ fn start(space: &Space, folder: &Path, port: u16) -> Result<Keepalived> {
     let check = folder.join("check.sh");
     std::fs::write(
         &check,
-        format!("#!/bin/sh\nprintf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' | socat -t 2 - TCP:{NODE}:{port} | grep -q '^state=up '\n"),
+        format!(
+            "#!/bin/sh\necho >> {}/checks\nprintf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' | socat -t 2 - TCP:{NODE}:{port} | grep -q '^state=up '\n",
+            folder.display()
+        ),
     )?;
     let notify = folder.join("notify.sh");
     std::fs::write(&notify, format!("#!/bin/sh\necho \"$3\" > {}/state\n", folder.display()))?;
@@ -85,11 +88,23 @@ fn keepalived_holds_the_virtual_address_only_while_up() -> Result<()> {
         })
     };
     reaches("MASTER")?;
-    for (state, wanted) in
-        [(State::Down, "FAULT"), (State::Up, "MASTER"), (State::Drain, "FAULT"), (State::Down, "FAULT"), (State::Up, "MASTER")]
-    {
+    let checks = || Ok::<_, anyhow::Error>(std::fs::read(folder.path().join("checks"))?.len());
+    for (state, wanted) in [
+        (State::Down, "FAULT"),
+        (State::Drain, "FAULT"),
+        (State::Up, "MASTER"),
+        (State::Drain, "FAULT"),
+        (State::Down, "FAULT"),
+        (State::Up, "MASTER"),
+    ] {
         port.set(state);
-        reaches(wanted)?;
+        // One check may have asked before; after two the state is the new one's.
+        let before = checks()?;
+        eventually(PATIENCE, || {
+            ensure!(checks()? >= before + 3, "not yet checked");
+            Ok(())
+        })?;
+        reaches(wanted).with_context(|| format!("{state}"))?;
     }
     Ok(())
 }
