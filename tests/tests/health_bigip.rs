@@ -104,3 +104,35 @@ fn from_fault_to_down_and_back_by_the_arithmetic_of_the_device() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn a_member_follows_every_change_of_state() -> Result<()> {
+    let port = Port::open(Unready::Status, JUDGED)?;
+    let monitor = Monitor::recommended();
+    let seconds = Duration::from_secs;
+    port.set(State::Up);
+    let mut member = Member::new(&monitor, seconds(0));
+    let mut seen = Vec::new();
+    for second in 0..140 {
+        // The moment before a probe is due, so that each change is seen by the next one.
+        match second {
+            14 => port.set(State::Down),
+            39 => port.set(State::Drain),
+            54 => port.set(State::Up),
+            69 => port.set(State::Drain),
+            84 => port.set(State::Down),
+            119 => port.set(State::Up),
+            _ => {}
+        }
+        if member.next_probe() <= seconds(second) {
+            member.found(probe(&monitor, Prober::Bigd, port.address()?, seconds(2))?, seconds(second));
+        }
+        member.pass(seconds(second));
+        if seen.last().is_none_or(|(_, last)| *last != member.availability()) {
+            seen.push((second, member.availability()));
+        }
+    }
+    use Availability::{Disabled, Down, Up};
+    assert_eq!(seen, [(0, Up), (26, Down), (40, Disabled), (55, Up), (70, Disabled), (96, Down), (120, Up)]);
+    Ok(())
+}
