@@ -102,23 +102,25 @@ impl<'f, 'a> Walk<'f, 'a> {
     fn rules(&mut self, at: At<'a>, state: &State) -> Worlds {
         let Some(chain) = self.follower.chain(at.site.table, at.site.chain) else { return self.give_up(at.site) };
         let mut worlds = Worlds::at(Stage::Live, state.clone());
+        let mut live = vec![state.clone()];
         for (number, rule) in chain.rules.iter().enumerate() {
             let here = At { site: Site { rule: Some(number), ..at.site }, ..at };
-            let live: Vec<State> = worlds.states(Stage::Live).into_iter().cloned().collect();
-            if live.is_empty() {
-                break;
-            }
             if self.budget < live.len() {
                 return self.give_up(here.site);
             }
             self.budget -= live.len();
-            let results: Vec<(State, Worlds)> =
-                live.into_iter().filter_map(|state| self.rule(here, rule, &state).map(|worlds| (state, worlds))).collect();
-            if !results.is_empty() {
-                worlds = worlds.then(Stage::Live, |state| {
-                    let changed = results.iter().find(|(known, _)| known == state);
-                    changed.map_or_else(|| Worlds::at(Stage::Live, state.clone()), |(_, worlds)| worlds.clone())
-                });
+            let changed = |state: &State| self.rule(here, rule, state).map(|worlds| (state.clone(), worlds));
+            let results: Vec<(State, Worlds)> = live.iter().filter_map(changed).collect();
+            if results.is_empty() {
+                continue;
+            }
+            worlds = worlds.then(Stage::Live, |state| {
+                let changed = results.iter().find(|(known, _)| known == state);
+                changed.map_or_else(|| Worlds::at(Stage::Live, state.clone()), |(_, worlds)| worlds.clone())
+            });
+            live = worlds.states(Stage::Live).into_iter().cloned().collect();
+            if live.is_empty() {
+                break;
             }
         }
         worlds.moved(Stage::Live, Stage::Returned)
