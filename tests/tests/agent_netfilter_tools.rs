@@ -79,6 +79,16 @@ fn ciliums_own_chains_take_nothing() {
     }
 }
 
+#[test]
+fn a_firewall_behind_ciliums_chains_is_judged_since_their_socket_match_passes_over_the_gateways_listener() {
+    let at = "-A FORWARD -m comment --comment \"cilium-feeder";
+    let rules = include_str!("../netfilter/cilium.rules");
+    let behind = rules.replacen(at, &format!("-A INPUT -p tcp -m tcp --dport 443 -j DROP\n{at}"), 1);
+    for tool in IPTABLES {
+        told(tool, &behind, ["passes", "dropped", "passes", "dropped"]);
+    }
+}
+
 /// One line of nft in a table of both families, at a hook.
 fn hooked(hook: &str, rule: &str) -> String {
     let (kind, hook, priority) = match hook {

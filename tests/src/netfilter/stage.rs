@@ -60,7 +60,8 @@ impl Stage {
         let mut answering = Vec::new();
         for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
             for port in GATEWAY_PORTS {
-                answering.push(Answering::start(node.space(), "gateway", SocketAddr::new(any, port), false)?);
+                // As cilium-envoy's: the wildcard address, transparent.
+                answering.push(Answering::start(node.space(), "gateway", SocketAddr::new(any, port), true)?);
                 answering.push(Answering::start(&pod, "pod", SocketAddr::new(any, port), false)?);
             }
             for port in OTHER_PORTS {
@@ -92,11 +93,12 @@ impl Stage {
             self.node.enter(|| Ok(std::fs::read_to_string(format!("/proc/thread-self/net/dev_snmp6/{UPLINK}")).unwrap_or_default()))?;
         let index = index.lines().find_map(|line| line.strip_prefix("ifIndex")).and_then(|rest| rest.trim().parse().ok()).unwrap_or(0);
         let transparent = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        let ports = || GATEWAY_PORTS.into_iter().chain([PROXY_PORT]);
         Ok(Connection {
             source: Some(neighbour),
             ingress: vec![Ingress { index, name: UPLINK.to_owned(), addresses: self.node.addresses() }],
             local: self.node.addresses(),
-            transparent: Some(transparent.map(|address| Endpoint { address, port: PROXY_PORT }).to_vec()),
+            transparent: Some(transparent.iter().flat_map(|&address| ports().map(move |port| Endpoint { address, port })).collect()),
             ..Connection::to(to)
         })
     }

@@ -202,7 +202,15 @@ fn fib_tells_local_addresses() {
 #[test]
 fn sockets_and_routes_are_not_in_the_rules() {
     let socket = rule().expr(Expr::Socket { key: 0, level: 0, dreg: REG1 }).is(&[1]);
-    assert_eq!(answer(socket), "unclear");
+    assert_eq!(answer(socket.clone()), "unclear");
+    let listening = |listeners: &[(&str, u16)]| {
+        let endpoint = |&(address, port): &(&str, u16)| gwready_core::net::Endpoint { address: crate::rules::ip(address), port };
+        let connection = Connection { transparent: Some(listeners.iter().map(endpoint).collect()), ..to(WEB) };
+        word(&input("accept", [socket.clone().drop()]), &connection)
+    };
+    assert_eq!(listening(&[]), "passes");
+    assert_eq!(listening(&[("0.0.0.0", 81)]), "passes");
+    assert_eq!(listening(&[("0.0.0.0", 80)]), "unclear", "another listener may be ahead of it");
     assert_eq!(answer(rule().expr(Expr::Rt { key: 0, dreg: REG1 }).is(&[0; 4])), "unclear");
     assert_eq!(answer(rule().expr(Expr::Osf { dreg: REG1 }).is(b"Linux")), "for some");
     assert_eq!(answer(rule().expr(Expr::ObjrefMap { set: "m".into(), sreg: REG1 })), "unclear");

@@ -113,6 +113,15 @@ fn a_concatenation_with_ranges_is_asked_field_by_field() {
 }
 
 #[test]
+fn single_elements_among_ranges_need_no_end() {
+    let of =
+        |port| with_set(fields("c", vec![element(&triple([198, 51, 100, 7], [10, 0, 0, 11], port))]), [concatenated(rule(), "c").drop()]);
+    assert_eq!(word(&of(80), &from("198.51.100.7", WEB)), "dropped");
+    assert_eq!(word(&of(80), &from("198.51.100.8", WEB)), "passes");
+    assert_eq!(word(&of(81), &from("198.51.100.9", WEB)), "passes");
+}
+
+#[test]
 fn a_concatenation_whose_fields_are_not_known_is_unclear() {
     let node = [10, 0, 0, 11];
     let element = Element { key_end: Some(triple([255; 4], node, 90)), ..element(&triple([0; 4], node, 80)) };

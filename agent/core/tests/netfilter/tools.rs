@@ -364,3 +364,23 @@ fn next_to_ciliums_rules_a_firewall_is_still_judged() {
     assert_eq!(word(&rules, &to(WEB)), "dropped");
     assert_eq!(word(&rules, &to("10.0.0.11:443")), "passes");
 }
+
+#[test]
+fn a_firewall_behind_ciliums_accept_is_judged_as_far_as_the_listeners_are_known() {
+    let [mangle, raw, _] = cilium();
+    let marked = XtMatch::Mark { value: 0x200, mask: 0xf00, inverted: false };
+    let filter = table("ip filter").chain("CILIUM_INPUT", [rule().xt(marked).accept()]).base(
+        "INPUT",
+        "filter input 0 drop",
+        [rule().jump("CILIUM_INPUT"), rule().dport(22).accept()],
+    );
+    let rules = ruleset([mangle, raw, filter]);
+    let listening = |address: &str| {
+        let listener = gwready_core::net::Endpoint { address: ip(address), port: 80 };
+        gwready_core::netfilter::follow::Connection { transparent: Some(vec![listener]), ..to(WEB) }
+    };
+    assert_eq!(told(&rules, &listening("0.0.0.0")), "dropped: policy drop", "the socket match passes over wildcard listeners");
+    assert_eq!(word(&rules, &listening("10.0.0.11")), "unclear", "marked by Cilium's rule, if this listener is picked");
+    assert_eq!(word(&rules, &to(WEB)), "unclear", "the listeners are not known");
+    assert_eq!(word(&rules, &to("10.0.0.11:22")), "passes");
+}

@@ -8,7 +8,7 @@ use super::error::NetfilterError;
 use super::follow::{Wanted, follow_all};
 use super::legacy::{LegacyTables, read_legacy};
 use super::nft::NftReader;
-use super::transparent::{proxy_ports, transparent_listeners};
+use super::transparent::{asked_sockets, transparent_listeners};
 use super::watch::RuleWatch;
 use crate::observe::sockets::SocketReader;
 
@@ -52,9 +52,9 @@ impl RuleReader {
             return Ok(None);
         }
         let (mark, ruleset) = self.read_rules(legacy)?;
-        let ports = proxy_ports(&ruleset, wanted);
-        let mark = Mark { asks_sockets: !ports.is_empty(), ..mark };
-        let transparent = if mark.asks_sockets { transparent_listeners(&mut self.sockets, &ports) } else { None };
+        let asked = asked_sockets(&ruleset, wanted);
+        let mark = Mark { asks_sockets: asked.proxies, ..mark };
+        let transparent = if asked.ports.is_empty() { None } else { transparent_listeners(&mut self.sockets, &asked.ports) };
         Ok(Some((mark, NetfilterFacts { paths: follow_all(&ruleset, wanted, transparent.as_ref()) })))
     }
 

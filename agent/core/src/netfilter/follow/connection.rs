@@ -22,8 +22,9 @@ pub struct Connection {
     pub ingress: Vec<Ingress>,
     /// Addresses of this node, all families, besides the destination.
     pub local: Vec<IpAddr>,
-    /// Addresses and ports of the transparent TCP listeners of this namespace, an unspecified address for a wildcard. None: not known;
-    /// then a `tproxy` of nft is unclear, since it takes nothing where no such listener is.
+    /// Addresses and ports of the transparent TCP listeners of this namespace, an unspecified address for a wildcard: those of the
+    /// destination's port and of the ports that `tproxy` rules name are enough. None: not known; then a `tproxy` of nft is unclear, since
+    /// it takes nothing where no such listener is, and so is what a `socket` match guards.
     pub transparent: Option<Vec<Endpoint>>,
 }
 

@@ -3,7 +3,7 @@
 use super::bits::{Byte, Doubt, Match, Word, known_bytes, unknown_bytes};
 use super::connection::{Packet, octets};
 use super::state::State;
-use crate::net::Family;
+use crate::net::{Endpoint, Family};
 use crate::netfilter::keys::{ct, fib, meta, state as bits};
 use crate::netfilter::ruleset::{BaseChain, Hook};
 
@@ -132,6 +132,17 @@ pub(super) fn is_local(packet: &Packet<'_>, state: &State, by_interface: bool) -
         (true, _) => Match::UNDECIDED,
         (false, _) => Match::Yes,
     }
+}
+
+/// Whether the destination's socket is a transparent one, bound to its very address unless `wildcard` ones count too.
+/// A `socket` match finds the listener, since a new connection has no socket of its own.
+pub(super) fn transparent_socket(packet: &Packet<'_>, state: &State, wildcard: bool) -> Match {
+    let (Some(listeners), Some(port), Some(address)) = (&packet.connection.transparent, state.port, state.address) else {
+        return Match::UNDECIDED;
+    };
+    let fits = |at: &Endpoint| at.port == port && (at.address == address || (wildcard && at.address.is_unspecified()));
+    // One that fits may still stand behind another listener.
+    if listeners.iter().any(fits) { Match::UNDECIDED } else { Match::No }
 }
 
 /// `fib` (`net/ipv4/netfilter/nft_fib_ipv4.c`): the type of the destination or of the client, or the way back to the client.

@@ -49,7 +49,9 @@ impl Hits<'_> {
 impl<'a> SetIndex<'a> {
     pub(super) fn new(set: &'a Set) -> Self {
         let plain = || set.elements.iter().filter(|element| !element.catch_all);
-        let kind = if set.flags.interval && plain().any(|element| element.key_end.is_some()) {
+        // An interval set of several fields is a pipapo set, in which ends are part of their element.
+        let of_fields = set.flags.concat || set.field_lens.len() > 1 || plain().any(|element| element.key_end.is_some());
+        let kind = if set.flags.interval && of_fields {
             Kind::Fields(plain().collect())
         } else if set.flags.interval {
             Kind::Intervals(intervals(plain()))

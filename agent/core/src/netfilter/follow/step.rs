@@ -111,6 +111,11 @@ impl<'a> Walk<'_, 'a> {
             Expr::Meta { key, dreg } => put(regs, *dreg, load::meta(packet, state, *key)),
             Expr::Ct { key, dreg, reply } => put(regs, *dreg, load::ct(packet, at.base.chain, state, *key, reply.unwrap_or(false))),
             Expr::Fib { result, flags, dreg } => put(regs, *dreg, load::fib(packet, state, *result, *flags)),
+            // No such socket: not transparent, or none at all.
+            Expr::Socket { key: 0, dreg, .. } if load::transparent_socket(packet, state, true) == Match::No => {
+                put(regs, *dreg, Load::Bytes(vec![Byte::known(0)]));
+                Match::UNDECIDED
+            }
             // Whether a socket is there, and with which options, is not in the rules.
             Expr::Socket { dreg, .. } | Expr::Rt { dreg, .. } => {
                 put_unknown(regs, *dreg, 16, Doubt::Undecided);

@@ -17,6 +17,9 @@ const BY_CLIENT: [&str; 15] =
 const NEVER: [&str; 16] =
     ["icmp", "icmp6", "icmpv6", "udplite", "sctp", "dccp", "ah", "esp", "ipcomp", "owner", "frag", "rt", "ipv6header", "hbh", "dst", "mh"];
 
+const XT_SOCKET_TRANSPARENT: u8 = 1;
+const XT_SOCKET_NOWILDCARD: u8 = 2;
+
 fn masked(packet: &[Byte], wanted: &Masked) -> Match {
     let (address, mask) = (octets(wanted.address), octets(wanted.mask));
     if address.len() != packet.len() || mask.len() != packet.len() {
@@ -169,7 +172,10 @@ pub(super) fn matches(packet: &Packet<'_>, base: &BaseChain, state: &State, matc
         XtMatch::Conntrack(wanted) => conntrack(packet, base, state, wanted),
         XtMatch::State { mask } => load::ct_state(base, state, bits::UNTRACKED).any_of(*mask),
         XtMatch::Comment(_) => Match::Yes,
-        // Which socket is found, and whether it is transparent, is not in the rules.
+        // A wildcard listener is passed over unless it is asked for (`net/netfilter/xt_socket.c`).
+        XtMatch::Socket { flags } if flags & XT_SOCKET_TRANSPARENT != 0 => {
+            load::transparent_socket(packet, state, flags & XT_SOCKET_NOWILDCARD != 0)
+        }
         XtMatch::Socket { .. } => Match::UNDECIDED,
         XtMatch::Set { sources, .. } if !sources.is_empty() && sources.iter().all(|source| *source) => Match::CLIENT,
         XtMatch::Set { .. } => Match::UNDECIDED,
