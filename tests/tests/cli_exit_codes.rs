@@ -95,6 +95,16 @@ fn without_a_daemon_its_commands_are_3() {
     }
 }
 
+/// A look that is not allowed another descriptor can't be made: that is no verdict.
+#[test]
+fn a_check_that_could_not_look_is_2_with_the_reason() {
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=8:8").arg(paths::gwready().unwrap()).arg("check").env("NODE_NAME", "worker-1");
+    let (code, out, err) = told(command.output().unwrap());
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(err.starts_with("gwready: cannot ") && err.contains("Too many open files"), "{err}");
+}
+
 #[test]
 fn a_snapshot_that_is_none_is_2_and_one_before_the_start_too() {
     assert_eq!(run(&["explain", "/nonexistent"]).0, 2);
