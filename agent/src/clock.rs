@@ -27,3 +27,10 @@ pub fn boot() -> Duration {
     let t = clock_gettime(ClockId::Boottime);
     Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
+
+/// `CLOCK_THREAD_CPUTIME_ID`: what the calling thread has cost so far, whoever else wanted the core meanwhile.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
+}

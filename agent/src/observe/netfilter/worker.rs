@@ -204,6 +204,7 @@ impl Worker {
     /// One look: whether the rules are those of the last reading, and if not, a new reading.
     fn look(&mut self, wanted: &Wanted, order: u64) {
         let begin = clock::mono();
+        let spent = clock::thread_cpu();
         // What happens from here on is a notice for the next look.
         self.watch = self.watch.take().or_else(|| self.reader.watch());
         if let Some(watch) = &mut self.watch {
@@ -211,10 +212,12 @@ impl Worker {
         }
         self.noticed = false;
         let known = self.seen.filter(|_| self.answered == order && begin < self.next_whole);
+        let mut changed = false;
         match self.reader.read(known, wanted) {
             Ok(None) => self.confirm(Window { begin, end: clock::mono() }),
             Ok(Some((mark, value))) => {
                 let end = clock::mono();
+                changed = known != Some(mark);
                 self.seen = Some(mark);
                 self.disturbed = 0;
                 self.next_whole = end.plus(WHOLE_LOOK.max(end.since(begin).saturating_mul(WHOLE_SHARE)));
@@ -232,8 +235,9 @@ impl Worker {
             }
         }
         let end = clock::mono();
-        let cost = end.since(begin);
-        self.rested = end.plus(SHORTEST_REST.max(cost.saturating_mul(REST)));
+        self.rested = end.plus(SHORTEST_REST.max(end.since(begin).saturating_mul(REST)));
+        // The share is of a look that finds nothing new. One that found news may be followed by more of them, and says nothing of that cost.
+        let cost = if changed { Duration::ZERO } else { clock::thread_cpu().saturating_sub(spent) };
         self.next_look = end.plus(cost.saturating_mul(LOOK_SHARE).clamp(SHORTEST_LOOK, LONGEST_LOOK));
     }
 
