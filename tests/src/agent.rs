@@ -152,6 +152,19 @@ impl Agent {
         }
     }
 
+    /// As [`Agent::builder`], but back up 100 ms after everything holds again: tests of what comes and goes.
+    #[must_use]
+    pub fn quick(node: &Node) -> AgentBuilder {
+        Self::builder(node).set("timing.min_up", "100ms")
+    }
+
+    /// [`Agent::quick`], waited for until `state=up`.
+    pub fn start_quick(node: &Node) -> Result<Self> {
+        let mut agent = Self::quick(node).start()?;
+        agent.wait_state("state=up", Duration::from_secs(15))?;
+        Ok(agent)
+    }
+
     /// With [`Agent::builder`]'s configuration, waited for until `state=up`.
     pub fn start_up(node: &Node) -> Result<Self> {
         let mut agent = Self::builder(node).start()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use gwready_tests::node::{UPLINK, node_v4, run_batch};
-use gwready_tests::{Agent, AgentBuilder, Envoy, Families, Listener, Node, eventually};
+use gwready_tests::{Agent, Envoy, Families, Listener, Node, eventually};
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -15,16 +15,6 @@ fn v4(n: u8) -> IpAddr {
 }
 
 /// Back up without the two seconds of `min_up`, which have a test of their own.
-fn quick(node: &Node) -> AgentBuilder {
-    Agent::builder(node).set("timing.min_up", "100ms")
-}
-
-fn start_quick(node: &Node) -> Agent {
-    let mut agent = quick(node).start().unwrap();
-    agent.wait_state("state=up", SOON).unwrap();
-    agent
-}
-
 fn reply(agent: &Agent, node: &Node, request: &str) -> String {
     String::from_utf8(agent.send_health(node.outside(), v4(1), request.as_bytes()).unwrap()).unwrap()
 }
@@ -81,7 +71,7 @@ fn a_killed_envoy_takes_the_node_down_and_a_new_one_brings_it_back_after_min_up(
 fn a_missing_port_is_down_by_name_and_the_other_port_is_up() {
     let node = Node::new().unwrap();
     let mut envoy = Envoy::start(&node).unwrap();
-    let mut agent = quick(&node).set("ports", serde_json::json!([80, 443])).start().unwrap();
+    let mut agent = Agent::quick(&node).set("ports", serde_json::json!([80, 443])).start().unwrap();
     agent.wait_state("state=up", SOON).unwrap();
     envoy.set_listeners(&[Listener { ports: vec![80], ..Listener::gateway() }]).unwrap();
     agent.wait_state("state=down reason=NoListener port=443", SOON).unwrap();
@@ -104,7 +94,7 @@ fn loopback_only_is_down_with_its_own_reason() {
     let node = Node::new().unwrap();
     let local = Listener { addresses: vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()], ..Listener::gateway() };
     let mut envoy = Envoy::builder(&node).listeners(vec![local]).start_unserved().unwrap();
-    let mut agent = quick(&node).start().unwrap();
+    let mut agent = Agent::quick(&node).start().unwrap();
     agent.wait_state("state=down reason=LoopbackOnly port=80,443", SOON).unwrap();
     // Another name: Envoy does not move a listener to other addresses while its sockets are shared by workers.
     let gateway = Listener { name: "default/cilium-gateway-other/listener".into(), ..Listener::gateway() };
@@ -120,7 +110,7 @@ fn a_missing_family_takes_its_addresses_down_where_it_is_configured() {
     let mut auto = Agent::start_up(&node).unwrap();
     assert_eq!(auto.state_line().unwrap(), "state=up node=worker-1 address=all ports=80,443", "the cluster serves IPv4 only");
     auto.stop().unwrap();
-    let mut both = quick(&node).set("families", serde_json::json!(["ipv4", "ipv6"])).start().unwrap();
+    let mut both = Agent::quick(&node).set("families", serde_json::json!(["ipv4", "ipv6"])).start().unwrap();
     both.wait_state("state=up partial=2", SOON).unwrap();
     let v6 = node.addresses().into_iter().find(IpAddr::is_ipv6).unwrap();
     both.wait_state_of(v6, "state=down reason=NoListener port=80,443", SOON).unwrap();
@@ -158,7 +148,7 @@ fn addresses_of_bridges_and_of_cilium_are_not_judged() {
 fn an_address_that_comes_or_goes_is_followed_by_notification() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let agent = start_quick(&node);
+    let agent = Agent::start_quick(&node).unwrap();
     let has = |address: &str, wanted: bool| {
         // Addresses are read again without a notification after 30 s only.
         eventually(Duration::from_secs(5), || {

@@ -8,23 +8,13 @@ use std::time::Duration;
 use gwready_tests::agent::HEALTH_PORT;
 use gwready_tests::client::ask_many;
 use gwready_tests::node::{UPLINK, node_v4};
-use gwready_tests::{Agent, AgentBuilder, Envoy, Listener, Nginx, Node, Thief};
+use gwready_tests::{Agent, Envoy, Listener, Nginx, Node, Thief};
 
 const SOON: Duration = Duration::from_secs(15);
 const ANY_V4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 fn v4(n: u8) -> IpAddr {
     node_v4(n).into()
-}
-
-fn quick(node: &Node) -> AgentBuilder {
-    Agent::builder(node).set("timing.min_up", "100ms")
-}
-
-fn start_quick(node: &Node) -> Agent {
-    let mut agent = quick(node).start().unwrap();
-    agent.wait_state("state=up", SOON).unwrap();
-    agent
 }
 
 fn body(agent: &Agent, address: IpAddr) -> String {
@@ -41,7 +31,7 @@ fn status(agent: &Agent) -> String {
 fn nginx_that_shares_the_port_is_named_in_reply_log_and_status() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let nginx = Nginx::start(&node, &["80 reuseport"]).unwrap();
     agent.wait_state("state=up partial=2", SOON).unwrap();
     agent.wait_state_of(v4(1), "state=down reason=SharedPort port=80", SOON).unwrap();
@@ -64,7 +54,7 @@ fn nginx_that_shares_the_port_is_named_in_reply_log_and_status() {
 fn nginx_on_one_address_takes_that_address_alone() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let nginx = Nginx::start(&node, &["10.77.0.2:80 reuseport"]).unwrap();
     agent.wait_state_of(v4(2), "state=down reason=ShadowedAddress port=80", SOON).unwrap();
     agent.wait_state("state=up partial=1", SOON).unwrap();
@@ -81,7 +71,7 @@ fn nginx_on_one_address_takes_that_address_alone() {
 fn a_term_to_a_thief_does_not_announce_the_end_of_envoy() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let mut thief = Thief::at(&node, v4(2), 80).reuseport().start().unwrap();
     agent.wait_state_of(v4(2), "state=down reason=ShadowedAddress port=80", SOON).unwrap();
     agent.wait_log(&format!("thief=thief[{}]", thief.pid()), SOON).unwrap();
@@ -94,7 +84,7 @@ fn a_term_to_a_thief_does_not_announce_the_end_of_envoy() {
 fn a_thief_bound_to_the_uplink_takes_every_address() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let thief = Thief::at(&node, ANY_V4, 80).reuseport().device(UPLINK).start().unwrap();
     agent.wait_state("state=down reason=ShadowedAddress port=80", SOON).unwrap();
     let line = agent.wait_log("reason=ShadowedAddress", SOON).unwrap();
@@ -107,7 +97,7 @@ fn a_thief_bound_to_the_uplink_takes_every_address() {
 fn a_thief_bound_to_a_v4_mapped_address_is_seen_on_that_address() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let thief = Thief::at(&node, "::ffff:10.77.0.1".parse().unwrap(), 443).reuseport().v6only(false).start().unwrap();
     agent.wait_state_of(v4(1), "state=down reason=ShadowedAddress port=443", SOON).unwrap();
     agent.wait_state_of(v4(2), "state=up", SOON).unwrap();
@@ -120,7 +110,7 @@ fn a_thief_instead_of_envoy_is_the_owner() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let mut envoy = Envoy::builder(&node).listeners(vec![Listener::http(443)]).start().unwrap();
     let thief = Thief::at(&node, ANY_V4, 80).start().unwrap();
-    let mut agent = quick(&node).set("ports", serde_json::json!([80, 443])).start().unwrap();
+    let mut agent = Agent::quick(&node).set("ports", serde_json::json!([80, 443])).start().unwrap();
     agent.wait_state("state=down reason=ForeignOwner port=80", SOON).unwrap();
     let line = agent.wait_log("reason=ForeignOwner", SOON).unwrap();
     assert!(line.contains(&format!("thief=thief[{}]", thief.pid())), "{line}");
@@ -134,7 +124,7 @@ fn a_thief_instead_of_envoy_is_the_owner() {
 fn a_comm_of_envoy_deceives_nobody() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let thief = Thief::at(&node, v4(2), 80).reuseport().comm("cilium-envoy").start().unwrap();
     agent.wait_state_of(v4(2), "state=down reason=ShadowedAddress port=80", SOON).unwrap();
     let line = agent.wait_log("reason=ShadowedAddress", SOON).unwrap();
@@ -147,7 +137,7 @@ fn a_comm_of_envoy_deceives_nobody() {
 fn two_envoys_on_one_port_are_told_apart() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let first = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let second = Envoy::builder(&node).second(7).start().unwrap();
     agent.wait_state("state=down reason=TwoEnvoys", SOON).unwrap();
     let reply = body(&agent, v4(1));
@@ -161,7 +151,7 @@ fn listeners_and_envoys_of_another_namespace_change_nothing() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let other = Node::builder().without_ipv6().build().unwrap();
     let mut envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let before = agent.metric_value("gwready_transitions_total", &[("from", "up"), ("to", "down"), ("reason", "SharedPort")]).unwrap();
     let _thief = Thief::at(&other, v4(1), 80).start().unwrap();
     let _far = Envoy::builder(&other).listeners(vec![Listener::http(443)]).start().unwrap();
@@ -183,7 +173,7 @@ fn listeners_and_envoys_of_another_namespace_change_nothing() {
 fn a_stranger_on_the_health_port_is_named_while_the_agent_serves() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let port = HEALTH_PORT;
     let impostor = Thief::at(&node, v4(2), port).reuseport().start().unwrap();
     let line = agent.wait_log("a foreign process listens on the health port", SOON).unwrap();

@@ -14,27 +14,12 @@ use gwready::observe::owners::{OwnerReader, Settings};
 use gwready_core::facts::Reading;
 use gwready_core::facts::processes::{Holders, Owners};
 use gwready_core::facts::sockets::{Listener, SocketId};
-use gwready_core::net::Family;
 use rustix::process::{Resource, getrlimit};
 
 const BOUND: Duration = Duration::from_secs(60);
 
 fn row(inode: u64) -> Listener {
-    Listener {
-        id: SocketId { inode, cookie: inode },
-        family: Family::Ipv4,
-        address: Ipv4Addr::LOCALHOST.into(),
-        port: 80,
-        bound_if: 0,
-        v6only: None,
-        uid: 0,
-        mark: None,
-        transparent: None,
-        cgroup_id: None,
-        queue_length: 0,
-        queue_limit: 128,
-        drops: None,
-    }
+    Listener::bound_to(SocketId { inode, cookie: inode }, (Ipv4Addr::LOCALHOST, 80).into())
 }
 
 fn bound() -> (OwnedFd, u64) {

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,6 @@ use gwready::observe::owners::{OwnerReader, Settings};
 use gwready_core::facts::Reading;
 use gwready_core::facts::processes::{Holders, Owners, Process, Readable, RunState};
 use gwready_core::facts::sockets::{Listener, SocketId};
-use gwready_core::net::Family;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_thread_res_uid};
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -44,21 +43,7 @@ impl Socket {
 }
 
 fn row(inode: u64) -> Listener {
-    Listener {
-        id: SocketId { inode, cookie: inode },
-        family: Family::Ipv4,
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        port: 80,
-        bound_if: 0,
-        v6only: None,
-        uid: 0,
-        mark: None,
-        transparent: None,
-        cgroup_id: None,
-        queue_length: 0,
-        queue_limit: 128,
-        drops: None,
-    }
+    Listener::bound_to(SocketId { inode, cookie: inode }, (Ipv4Addr::LOCALHOST, 80).into())
 }
 
 /// A process that this test started and ends.

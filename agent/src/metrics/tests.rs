@@ -22,19 +22,10 @@ fn metrics() -> std::sync::Arc<Metrics> {
 
 fn listener(cookie: u64, length: u32, limit: u32, drops: u32) -> Listener {
     Listener {
-        id: SocketId { inode: cookie, cookie },
-        family: Family::Ipv4,
-        address: "0.0.0.0".parse().expect("address"),
-        port: 80,
-        bound_if: 0,
-        v6only: None,
-        uid: 0,
-        mark: None,
-        transparent: None,
-        cgroup_id: None,
         queue_length: length,
         queue_limit: limit,
         drops: Some(drops),
+        ..Listener::bound_to(SocketId { inode: cookie, cookie }, "0.0.0.0:80".parse().expect("address"))
     }
 }
 

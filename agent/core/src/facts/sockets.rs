@@ -1,6 +1,6 @@
 //! The TCP listeners of this network namespace and what the kernel's own lookup picks. Source: `NETLINK_SOCK_DIAG` (inet_diag.c).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,28 @@ pub struct Listener {
     pub queue_limit: u32,
     /// Accept-queue overflows of this socket since it began to listen (`SK_MEMINFO_DROPS`).
     pub drops: Option<u32>,
+}
+
+impl Listener {
+    /// A listener of which nothing else is known: uid 0, no attribute that the kernel may leave out, a queue without room.
+    #[must_use]
+    pub const fn bound_to(id: SocketId, at: SocketAddr) -> Self {
+        Self {
+            id,
+            family: if at.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
+            address: at.ip(),
+            port: at.port(),
+            bound_if: 0,
+            v6only: None,
+            uid: 0,
+            mark: None,
+            transparent: None,
+            cgroup_id: None,
+            queue_length: 0,
+            queue_limit: 0,
+            drops: None,
+        }
+    }
 }
 
 /// What the kernel's listener lookup answered for one made-up client.

@@ -1,32 +1,23 @@
 //! The identity rules as a truth table: one test per rule, named after it.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::facts::processes::Pod;
 use crate::facts::sockets::SocketId;
-use crate::net::Family;
 
 const INODE: u64 = 77;
 
 fn listener(mark: Option<u32>, transparent: Option<bool>, uid: u32) -> Listener {
     Listener {
-        id: SocketId { inode: INODE, cookie: 1 },
-        family: Family::Ipv4,
-        address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        port: 80,
-        bound_if: 0,
-        v6only: None,
         uid,
         mark,
         transparent,
-        cgroup_id: None,
-        queue_length: 0,
-        queue_limit: 4096,
         drops: Some(0),
+        ..Listener::bound_to(SocketId { inode: INODE, cookie: 1 }, (Ipv4Addr::UNSPECIFIED, 80).into())
     }
 }
 

@@ -163,21 +163,7 @@ fn source_ranges_that_admit_some_are_shown_and_those_that_admit_nobody_are_a_dro
 }
 
 fn listener(address: IpAddr, port: u16) -> Listener {
-    Listener {
-        id: SocketId { inode: 77, cookie: 7 },
-        family: Family::of(address),
-        address,
-        port,
-        bound_if: 0,
-        v6only: None,
-        uid: 0,
-        mark: None,
-        transparent: None,
-        cgroup_id: None,
-        queue_length: 0,
-        queue_limit: 128,
-        drops: None,
-    }
+    Listener::bound_to(SocketId { inode: 77, cookie: 7 }, (address, port).into())
 }
 
 fn with_proxy(picked: Option<Listener>) -> Snapshot {

@@ -6,7 +6,7 @@ use crate::facts::envoy::{ChainKind, EnvoyAdmin, EnvoyListener, FilterChain};
 use crate::facts::processes::{Holders, Owners, Process, Readable, RunState};
 use crate::facts::sockets::{Listener, Lookup, SocketId, SocketTable};
 use crate::facts::{Reading, Snapshot, Unavailable, Why};
-use crate::net::{Endpoint, Family};
+use crate::net::Endpoint;
 use crate::time::{Mono, Window};
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -88,19 +88,12 @@ pub(crate) fn owned_by(process: Process, inodes: &[u64]) -> Owners {
 /// A listener of 0.0.0.0:80 with this queue; inode = cookie = `id`.
 pub(crate) fn queue(id: u64, length: u32, limit: u32) -> Listener {
     Listener {
-        id: SocketId { inode: id, cookie: id },
-        family: Family::Ipv4,
-        address: "0.0.0.0".parse().unwrap(),
-        port: 80,
-        bound_if: 0,
-        v6only: None,
-        uid: 0,
         mark: Some(0xb00),
         transparent: Some(true),
-        cgroup_id: None,
         queue_length: length,
         queue_limit: limit,
         drops: Some(0),
+        ..Listener::bound_to(SocketId { inode: id, cookie: id }, "0.0.0.0:80".parse().unwrap())
     }
 }
 

@@ -21,21 +21,13 @@ pub(crate) fn endpoint(text: &str) -> Endpoint {
 /// A genuine Cilium listener (mark 0xb00, transparent, uid 0), inode = cookie = `id`.
 pub(crate) fn listener(id: u64, at: &str) -> Listener {
     let at: SocketAddr = at.parse().unwrap();
-    let family = if at.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
     Listener {
-        id: SocketId { inode: id, cookie: id },
-        family,
-        address: at.ip(),
-        port: at.port(),
-        bound_if: 0,
-        v6only: (family == Family::Ipv6).then_some(true),
-        uid: 0,
+        v6only: at.is_ipv6().then_some(true),
         mark: Some(0xb00),
         transparent: Some(true),
-        cgroup_id: None,
-        queue_length: 0,
         queue_limit: 4096,
         drops: Some(0),
+        ..Listener::bound_to(SocketId { inode: id, cookie: id }, at)
     }
 }
 

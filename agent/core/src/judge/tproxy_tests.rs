@@ -16,19 +16,9 @@ fn observed<T>(value: T) -> Reading<T> {
 
 fn listener() -> Listener {
     Listener {
-        id: SocketId { inode: 77, cookie: 7 },
-        family: Family::Ipv4,
-        address: IpAddr::from([127, 0, 0, 1]),
-        port: 12345,
-        bound_if: 0,
-        v6only: None,
-        uid: 0,
         mark: Some(0xb00),
         transparent: Some(true),
-        cgroup_id: None,
-        queue_length: 0,
-        queue_limit: 128,
-        drops: None,
+        ..Listener::bound_to(SocketId { inode: 77, cookie: 7 }, ([127, 0, 0, 1], 12345).into())
     }
 }
 

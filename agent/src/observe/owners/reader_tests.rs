@@ -1,6 +1,6 @@
 //! The reader over a small fake procfs: what is remembered, what is searched, what is reported.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -8,7 +8,6 @@ use std::time::Duration;
 use gwready_core::facts::processes::{Holders, Owners, Readable};
 use gwready_core::facts::sockets::{Listener, SocketId};
 use gwready_core::facts::{Reading, Why};
-use gwready_core::net::Family;
 
 use super::fake::{FakeProc, FakeProcess};
 use super::{OwnerReader, Settings};
@@ -16,21 +15,7 @@ use super::{OwnerReader, Settings};
 const BOUND: Duration = Duration::from_secs(20);
 
 fn listener(inode: u64, cookie: u64) -> Listener {
-    Listener {
-        id: SocketId { inode, cookie },
-        family: Family::Ipv4,
-        address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        port: 80,
-        bound_if: 0,
-        v6only: None,
-        uid: 0,
-        mark: None,
-        transparent: None,
-        cgroup_id: None,
-        queue_length: 0,
-        queue_limit: 4096,
-        drops: None,
-    }
+    Listener::bound_to(SocketId { inode, cookie }, (Ipv4Addr::UNSPECIFIED, 80).into())
 }
 
 fn listeners(inodes: &[u64]) -> Vec<Listener> {

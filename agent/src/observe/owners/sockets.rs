@@ -185,27 +185,12 @@ impl Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::Ipv4Addr;
 
     use gwready_core::facts::sockets::SocketId;
-    use gwready_core::net::Family;
 
     fn row(inode: u64) -> Listener {
-        Listener {
-            id: SocketId { inode, cookie: inode },
-            family: Family::Ipv4,
-            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            port: 80,
-            bound_if: 0,
-            v6only: None,
-            uid: 0,
-            mark: None,
-            transparent: None,
-            cgroup_id: Some(1),
-            queue_length: 0,
-            queue_limit: 0,
-            drops: None,
-        }
+        Listener { cgroup_id: Some(1), ..Listener::bound_to(SocketId { inode, cookie: inode }, (Ipv4Addr::UNSPECIFIED, 80).into()) }
     }
 
     fn at(milliseconds: u64) -> Mono {

@@ -170,21 +170,7 @@ mod tests {
 
     fn listener(cookie: u64, address: &str, mark: Option<u32>) -> Listener {
         let address: IpAddr = address.parse().unwrap();
-        Listener {
-            id: SocketId { inode: cookie, cookie },
-            family: if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
-            address,
-            port: 80,
-            bound_if: 0,
-            v6only: None,
-            uid: 0,
-            mark,
-            transparent: None,
-            cgroup_id: None,
-            queue_length: 0,
-            queue_limit: 0,
-            drops: None,
-        }
+        Listener { mark, ..Listener::bound_to(SocketId { inode: cookie, cookie }, SocketAddr::new(address, 80)) }
     }
 
     fn count(picked: &Listener, port: u16, listeners: &[Listener]) -> u16 {
