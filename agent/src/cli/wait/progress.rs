@@ -40,7 +40,7 @@ impl Progress {
                 .filter(|(_, answer)| !answer.good)
                 .map(|(name, answer)| format!("{name} {}", answer.text))
                 .collect();
-            let line = format!("{} of {} ready{left}  {}", self.good, self.needed, waiting.join("; "));
+            let line = format!("{} ready{left}  {}", self.count(), waiting.join("; "));
             output::complain(&format!("\r\u{1b}[K{}", line.chars().take(width()).collect::<String>()));
         }
     }
@@ -51,7 +51,14 @@ impl Progress {
             output::complain("\r\u{1b}[K");
         }
         let word = if reached { "ready" } else { "not ready: time ran out" };
-        output::print(&format!("{word}: {} of {} after {}\n", self.good, self.needed, render_age(after)));
+        output::print(&format!("{word}: {} after {}\n", self.count(), render_age(after)));
+    }
+
+    /// How many of how many, and how many are wanted where that is not all.
+    fn count(&self) -> String {
+        let all = self.names.len();
+        let wanted = if self.needed == all { String::new() } else { format!(" ({} wanted)", self.needed) };
+        format!("{} of {all}{wanted}", self.good)
     }
 }
 
