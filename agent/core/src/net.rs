@@ -28,6 +28,15 @@ impl Family {
         }
     }
 
+    /// The one that it is not.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Ipv4 => Self::Ipv6,
+            Self::Ipv6 => Self::Ipv4,
+        }
+    }
+
     /// The word used in logs, metrics and configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

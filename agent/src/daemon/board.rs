@@ -11,6 +11,7 @@ use gwready_core::facts::{DrainRequest, Snapshot};
 use gwready_core::memory::Memory;
 use gwready_core::reason::Reason;
 use gwready_core::render::flapping::Flapping;
+use gwready_core::render::joining::Joining;
 use gwready_core::render::log_line::{Level, Line};
 use gwready_core::render::transition::{Context, Transition, transition};
 use gwready_core::time::{Mono, Now};
@@ -74,6 +75,7 @@ pub struct Board {
 struct Story {
     saved: Saved,
     flapping: Flapping,
+    joining: Joining,
     /// Conditions of which it was said that they can't be told.
     blind: Notices<(ConditionType, Option<Reason>)>,
     /// The content differs from what was last given out for saving.
@@ -123,11 +125,12 @@ impl Board {
                 if let Some(from) = changed.from {
                     self.metrics.count_transition(from, changed.to, changed.reason);
                 }
-                lines.extend(story.flapping.offer(next.judged_at.mono, changed.line.clone()));
+                lines.extend(story.flapping.offer(next.judged_at.mono, changed.to, changed.line.clone()));
                 story.saved.push(changed);
                 story.dirty = true;
             }
             lines.extend(story.flapping.due(next.judged_at.mono));
+            lines.extend(story.joining.note(next));
             let learnt = !story.saved.ports_seen.keys().eq(memory.ports_seen.keys()) || story.saved.families_seen != memory.families_seen;
             story.dirty |= learnt;
             story.saved.note(next, memory);
@@ -135,6 +138,12 @@ impl Board {
         lines.iter().for_each(logging::write);
         self.tell_plan(prev, next);
         self.tell_blindness(next);
+    }
+
+    /// Writes what was held back of a storm of transitions: the log's last line tells the last state.
+    pub fn tell_rest(&self) {
+        let rest = self.story().flapping.flush(clock::mono());
+        rest.iter().for_each(logging::write);
     }
 
     /// What is judged, when it is first known and whenever it changes.

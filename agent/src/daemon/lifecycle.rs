@@ -159,6 +159,7 @@ async fn serve(
             () = serving.retire() => {}
             sentence = &mut background => return Err(ended(sentence)),
         }
+        board.tell_rest();
         // A failure to save was said when it first happened.
         let _ = calls.journal.save_now(&board).await;
     }

@@ -122,6 +122,19 @@ impl LbFacts {
         !self.seen.is_empty() || there(&self.v4) || there(&self.v6)
     }
 
+    /// Cilium does not serve this family: its map was never there while the other's is. An agent that finds neither cannot tell
+    /// (another bpffs, no Cilium), and a map that was there before was taken away.
+    #[must_use]
+    pub fn is_switched_off(&self, family: Family) -> bool {
+        let other = match self.table(family.other()) {
+            Reading::Observed { .. } => true,
+            Reading::Unavailable(other) => other.why != Why::Absent,
+            Reading::NotRead => false,
+        };
+        let absent = self.table(family).unavailable().is_some_and(|failure| failure.why == Why::Absent);
+        absent && other && !self.seen.contains(&family)
+    }
+
     /// The families whose services map could be read: those that Cilium serves.
     pub fn families(&self) -> impl Iterator<Item = Family> + '_ {
         Family::ALL.into_iter().filter(|&family| self.table(family).value().is_some())
@@ -136,6 +149,23 @@ mod tests {
 
     fn read_at<T>(value: T, at: u64) -> Reading<T> {
         Reading::Observed { value, window: Window { begin: Mono(at), end: Mono(at + 1) } }
+    }
+
+    #[test]
+    fn a_family_is_switched_off_only_while_the_other_is_served_and_it_was_never_seen() {
+        let failed = |why| Reading::Unavailable(Unavailable { why, detail: String::new(), window: Window::default() });
+        let v4_only = LbFacts { v4: read_at(LbTable::default(), 1), v6: failed(Why::Absent), ..LbFacts::default() };
+        assert!(v4_only.is_switched_off(Family::Ipv6) && !v4_only.is_switched_off(Family::Ipv4));
+        let unreadable = LbFacts { v4: failed(Why::Permission), ..v4_only.clone() };
+        assert!(unreadable.is_switched_off(Family::Ipv6), "the other is there, though it can't be read");
+        for (why, facts) in [
+            ("taken away", LbFacts { seen: [Family::Ipv6].into(), ..v4_only.clone() }),
+            ("no Cilium", LbFacts { v4: failed(Why::Absent), ..v4_only.clone() }),
+            ("refused", LbFacts { v6: failed(Why::Permission), ..v4_only.clone() }),
+            ("not read", LbFacts { v4: Reading::NotRead, ..v4_only }),
+        ] {
+            assert!(!facts.is_switched_off(Family::Ipv6), "{why}");
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::duration::{render_age, render_exact};
+use super::explain_sources::{push_sources, render_sources_of};
 use super::fix::render_fix;
-use super::sources::source_reads;
 use super::text::{clean_sentence, sanitise};
 use super::wall::render_rfc3339;
 use crate::condition::{Concern, Condition, ConditionType, Status};
@@ -32,24 +32,6 @@ pub const fn rule(kind: ConditionType) -> &'static str {
     }
 }
 
-/// The sources a condition is judged from.
-#[must_use]
-pub const fn sources_of(kind: ConditionType) -> &'static [&'static str] {
-    match kind {
-        ConditionType::Observed => &["sockets"],
-        ConditionType::EnvoyLive => &["owners", "envoy"],
-        ConditionType::Listening => &["addresses", "sockets", "owners", "envoy"],
-        ConditionType::OwnedByEnvoy => &["sockets", "owners"],
-        ConditionType::NotIntercepted => &["lb_v4", "lb_v6", "steering", "sockets", "netfilter"],
-        ConditionType::Accepting => &["sockets", "owners"],
-        ConditionType::Responding => &["probes", "envoy"],
-        ConditionType::TproxyPath => &["tproxy", "lb_v4", "lb_v6", "sockets"],
-        ConditionType::ConfigCurrent => &["envoy"],
-        ConditionType::CiliumAgentAlive => &["cilium_agent"],
-        ConditionType::InService => &["drain"],
-    }
-}
-
 /// The whole explanation. `memory` is the memory after the judgement.
 #[must_use]
 pub fn render_explain(file: &SnapshotFile, verdict: &Verdict, memory: &Memory) -> String {
@@ -63,10 +45,8 @@ pub fn render_explain(file: &SnapshotFile, verdict: &Verdict, memory: &Memory) -
     );
     push_sources(&mut out, file);
     push_plan(&mut out, &file.policy, verdict);
-    out.push_str("\n3. Conditions: evidence, rule, policy\n");
-    for condition in &verdict.conditions {
-        push_condition(&mut out, condition, file, verdict, memory);
-    }
+    out.push_str("\n3. Conditions: source, evidence, rule, policy\n");
+    push_conditions(&mut out, file, verdict, memory);
     out.push_str("\n4. Verdict\n");
     for endpoint in &verdict.endpoints {
         let _ = writeln!(out, "   {}  {}", endpoint.endpoint, outcome(&endpoint.outcome));
@@ -84,20 +64,6 @@ pub fn render_explain(file: &SnapshotFile, verdict: &Verdict, memory: &Memory) -
         let _ = writeln!(out, "   -> {}", render_fix(reason));
     }
     out
-}
-
-fn push_sources(out: &mut String, file: &SnapshotFile) {
-    out.push_str("\n1. Sources\n");
-    for read in source_reads(&file.snapshot) {
-        let state = match (read.window, read.failure) {
-            (None, _) => "not read".to_owned(),
-            (Some(window), None) => {
-                format!("read {} before, in {}", render_age(file.now.mono.since(window.end)), render_age(window.end.since(window.begin)))
-            }
-            (Some(_), Some(failure)) => format!("NOT READABLE ({}): {}", failure.why.as_str(), clean_sentence(&failure.detail)),
-        };
-        let _ = writeln!(out, "   {:<13}{state}", read.name);
-    }
 }
 
 fn push_plan(out: &mut String, policy: &Policy, verdict: &Verdict) {
@@ -119,23 +85,40 @@ fn push_plan(out: &mut String, policy: &Policy, verdict: &Verdict) {
     let _ = writeln!(out, "   addresses  {}", join(verdict.addresses.iter().map(|judged| judged.address.to_string()).collect()));
 }
 
-fn push_condition(out: &mut String, condition: &Condition, file: &SnapshotFile, verdict: &Verdict, memory: &Memory) {
-    let place = condition.front.map_or_else(|| "node".to_owned(), |front| front.to_string());
-    let status = condition.status.as_str().to_ascii_uppercase();
-    let reason = condition.reason.map(|reason| format!(" {reason}")).unwrap_or_default();
-    let _ = writeln!(out, "\n   {} {place}: {status}{reason}", condition.kind);
-    let _ = writeln!(out, "     rule      {}", rule(condition.kind));
-    let _ = writeln!(out, "     sources   {}", sources_of(condition.kind).join(", "));
-    if !condition.message.is_empty() {
-        let _ = writeln!(out, "     finding   {}", clean_sentence(&condition.message));
+/// Fronts of which the same is to be said are told together.
+fn push_conditions(out: &mut String, file: &SnapshotFile, verdict: &Verdict, memory: &Memory) {
+    let mut told: Vec<(ConditionType, Vec<String>, String)> = Vec::new();
+    for condition in &verdict.conditions {
+        let place = condition.front.map_or_else(|| "node".to_owned(), |front| front.to_string());
+        let text = reasoning(condition, file, verdict, memory);
+        match told.iter_mut().find(|(kind, _, said)| *kind == condition.kind && *said == text) {
+            Some((_, places, _)) => places.push(place),
+            None => told.push((condition.kind, vec![place], text)),
+        }
     }
+    for (kind, places, text) in told {
+        let _ = writeln!(out, "\n   {kind} {}: {text}", places.join(", "));
+    }
+}
+
+/// Status, then the way to what it counts as: sources, evidence, rule, policy.
+fn reasoning(condition: &Condition, file: &SnapshotFile, verdict: &Verdict, memory: &Memory) -> String {
+    let reason = condition.reason.map(|reason| format!(" {reason}")).unwrap_or_default();
+    let mut out = format!("{}{reason}\n", condition.status.as_str().to_ascii_uppercase());
+    let family = condition.front.map(|front| front.family);
+    let _ = writeln!(out, "     sources   {}", render_sources_of(condition.kind, family, file));
     for (name, value) in &condition.evidence {
         let _ = writeln!(out, "     evidence  {}: {}", sanitise(name), sanitise(value));
     }
     if let Concern::Some(list) = &condition.addresses {
         let _ = writeln!(out, "     concerns  {}", list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
     }
-    let _ = writeln!(out, "     policy    {}", policy_sentence(condition, &file.policy, verdict, memory));
+    let _ = writeln!(out, "     rule      true when {}", rule(condition.kind));
+    if !condition.message.is_empty() {
+        let _ = writeln!(out, "     finding   {}", clean_sentence(&condition.message));
+    }
+    let _ = write!(out, "     policy    {}", policy_sentence(condition, &file.policy, verdict, memory));
+    out
 }
 
 /// What the policy makes of a condition's status.
@@ -208,14 +191,16 @@ mod tests {
         let text = explain(&Scene::hostport(), &Memory::default());
         let places: Vec<usize> = [
             "1. Sources",
-            "sockets      not read",
+            "sockets      who gets a SYN",
             "2. What is judged",
             "ports      80, 443 (learnt)",
             "3. Conditions",
             "NotIntercepted 80/ipv4: FALSE HostPort",
-            "rule      nothing between the wire",
+            "sources   addresses (not read), lb_v4 (not read)",
             "evidence  thief: pod kube-system/",
             "concerns  10.0.0.11",
+            "rule      true when nothing between the wire",
+            "finding   a HostPort entry takes",
             "policy    required: takes its addresses out",
             "4. Verdict",
             "10.0.0.11:80  DOWN HostPort",
@@ -226,6 +211,13 @@ mod tests {
         .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}")))
         .collect();
         assert!(places.is_sorted(), "{places:?}\n{text}");
+    }
+
+    #[test]
+    fn fronts_of_which_the_same_is_said_are_told_together() {
+        let text = explain(&Scene::hostport(), &Memory::default());
+        assert!(text.contains("\n   Listening 80/ipv4, 443/ipv4: TRUE\n"), "{text}");
+        assert!(text.contains("\n   NotIntercepted 443/ipv4: TRUE\n"), "{text}");
     }
 
     #[test]
@@ -244,15 +236,6 @@ mod tests {
                 .insert(subject, crate::memory::Known { status: Some(status), reason: None, unknown_since: Some(verdict.judged_at.mono) });
             let text = explain(&verdict, &memory);
             assert!(text.contains(sentence), "{text}");
-        }
-    }
-
-    #[test]
-    fn every_source_of_a_condition_exists() {
-        for kind in ConditionType::ALL {
-            for source in sources_of(kind) {
-                assert!(super::super::sources::SOURCES.contains(source) || *source == "drain", "{source}");
-            }
         }
     }
 }

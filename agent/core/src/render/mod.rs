@@ -2,9 +2,12 @@
 
 pub mod duration;
 pub mod explain;
+mod explain_sources;
+pub mod failing;
 pub mod fix;
 pub mod flapping;
 pub mod health;
+pub mod joining;
 pub mod log_line;
 pub mod page;
 pub mod sources;

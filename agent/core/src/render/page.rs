@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::duration::render_age;
+use super::failing::group_failing;
 use super::log_line::render_text;
 use super::status::{ConditionStatus, StatusDocument};
 use super::wall::render_rfc3339;
@@ -143,13 +144,15 @@ const fn mark(condition: &ConditionStatus) -> (&'static str, &'static str) {
 }
 
 fn push_details(out: &mut String, document: &StatusDocument) {
-    for condition in document.conditions.iter().filter(|condition| condition.status != Status::True) {
+    for group in group_failing(document) {
+        let condition = group.of;
         let (class, word) = mark(condition);
         let reason = condition.reason.map_or("", |reason| reason.as_str());
-        let _ = write!(out, "<h2><span class=\"{class}\">{word} {reason}</span> {} {}</h2>", condition.kind, Escaped(&condition.place()));
-        let _ = write!(out, "<p>{}<br><small>since {}", Escaped(&condition.message), Escaped(&condition.since));
-        if !condition.addresses.is_empty() {
-            let _ = write!(out, ", on {}", join(&condition.addresses));
+        let places = group.places.join(", ");
+        let _ = write!(out, "<h2><span class=\"{class}\">{word} {reason}</span> {} {}</h2>", condition.kind, Escaped(&places));
+        let _ = write!(out, "<p>{}<br><small>since {}", Escaped(&condition.message), Escaped(group.since));
+        if !group.addresses.is_empty() {
+            let _ = write!(out, ", on {}", join(&group.addresses));
         }
         out.push_str("</small></p>");
         if !condition.evidence.is_empty() {

@@ -1,7 +1,7 @@
 //! The status document: what `/status`, `gwready status --json` and `gwready check --json` give out. One versioned schema
 //! (docs/status.md); the table and the page are made from it. All foreign text in it is harmless already.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -133,7 +133,7 @@ impl ConditionStatus {
 pub struct SourceStatus {
     /// One of [`super::sources::SOURCES`].
     pub source: String,
-    /// `observed`, `unavailable` or `not_read`.
+    /// `observed`, `unavailable`, `not_read`, or `not_there` where that is no failure.
     pub state: String,
     /// Age of the last read, good or not.
     pub age_ms: Option<u64>,
@@ -162,6 +162,8 @@ pub fn status_document(input: Input<'_>) -> StatusDocument {
             grant: blind.reason.map_or("", super::fix::first_step).to_owned(),
         }
     }));
+    let mut said = BTreeSet::new();
+    not_visible.retain(|hidden| said.insert((hidden.what.clone(), hidden.why.clone())));
     StatusDocument {
         version: VERSION,
         agent: input.agent.to_owned(),
@@ -209,10 +211,11 @@ fn condition_status(condition: &Condition, policy: &Policy, now: Now) -> Conditi
 }
 
 fn source_status(read: &SourceRead<'_>, now: Now) -> SourceStatus {
-    let state = match (read.window, read.failure) {
-        (None, _) => "not_read",
-        (Some(_), None) => "observed",
-        (Some(_), Some(_)) => "unavailable",
+    let state = match (read.window, read.failure, read.not_there) {
+        (None, ..) => "not_read",
+        (Some(_), _, Some(_)) => "not_there",
+        (Some(_), None, None) => "observed",
+        (Some(_), Some(_), None) => "unavailable",
     };
     SourceStatus {
         source: read.name.to_owned(),
@@ -220,7 +223,7 @@ fn source_status(read: &SourceRead<'_>, now: Now) -> SourceStatus {
         age_ms: read.window.map(|window| millis(now.mono.since(window.end))),
         took_us: read.window.map(|window| u64::try_from(window.end.since(window.begin).as_micros()).unwrap_or(u64::MAX)),
         why: read.failure.map(|failure| failure.why.as_str().to_owned()),
-        detail: read.failure.map(|failure| clean_sentence(&failure.detail)),
+        detail: read.not_there.map(str::to_owned).or_else(|| read.failure.map(|failure| clean_sentence(&failure.detail))),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::duration::render_age;
+use super::failing::group_failing;
 use super::status::{ConditionStatus, StatusDocument};
 use crate::condition::{ConditionType, Status};
 use crate::policy::Requirement;
@@ -128,13 +129,14 @@ fn cell_text(condition: Option<&ConditionStatus>) -> (String, Tone) {
 
 fn details(document: &StatusDocument, paint: Paint) -> String {
     let mut out = String::new();
-    for condition in document.conditions.iter().filter(|condition| condition.status != Status::True) {
+    for group in group_failing(document) {
+        let condition = group.of;
         let (word, tone) = cell_text(Some(condition));
-        let _ = write!(out, "\n{} {}: {}", condition.place(), condition.kind, paint.word(&word, tone));
-        if !condition.addresses.is_empty() {
-            let _ = write!(out, " [{}]", join(&condition.addresses));
+        let _ = write!(out, "\n{} {}: {}", group.places.join(", "), condition.kind, paint.word(&word, tone));
+        if !group.addresses.is_empty() {
+            let _ = write!(out, " [{}]", join(&group.addresses));
         }
-        let _ = writeln!(out, "  since {}", condition.since);
+        let _ = writeln!(out, "  since {}", group.since);
         if !condition.message.is_empty() {
             let _ = writeln!(out, "  {}", condition.message);
         }
@@ -212,6 +214,19 @@ InService         ok
             text.contains("Not visible:\n  owners: permission: bpf(2): <EPERM> (would show it: hostPID and CAP_SYS_PTRACE)\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_the_same_for_several_fronts_is_told_once() {
+        let mut document = document_of(&Scene::up());
+        for condition in document.conditions.iter_mut().filter(|c| c.kind == ConditionType::OwnedByEnvoy) {
+            condition.status = Status::Unknown;
+            condition.reason = Some(crate::reason::Reason::Unidentified);
+            condition.message = "whose it is can't be told".to_owned();
+        }
+        let text = render_table(&document, false);
+        assert_eq!(text.matches("can't be told").count(), 1, "{text}");
+        assert!(text.contains("\n80/ipv4, 443/ipv4 OwnedByEnvoy: ? Unidentified  since "), "{text}");
     }
 
     #[test]

@@ -39,6 +39,14 @@ impl Scene {
         verdict
     }
 
+    /// As [`Scene::up`], with 10.0.0.12 just added.
+    pub(crate) fn joining() -> Verdict {
+        let outcome = Outcome { state: State::Down, reason: Some(Reason::Starting), ports: Vec::new() };
+        let mut verdict = verdict(&[("10.0.0.11", Outcome::UP), ("10.0.0.12", outcome)], Outcome::UP, Vec::new());
+        verdict.partial = 1;
+        verdict
+    }
+
     /// An operator's drain.
     pub(crate) fn draining() -> Verdict {
         let outcome = Outcome { state: State::Drain, reason: Some(Reason::DrainRequested), ports: Vec::new() };

@@ -62,7 +62,7 @@ pub fn transition(prev: Option<&Verdict>, next: &Verdict, context: Context<'_>) 
     let fix = (next.node.state != State::Up)
         .then_some(next.node.reason)
         .flatten()
-        .or_else(|| first_not_up(next).and_then(|outcome| outcome.reason));
+        .or_else(|| first_not_up(next).and_then(|outcome| outcome.reason).filter(|reason| *reason != Reason::Starting));
     let line = line.field_if("fix", fix.map(render_fix));
     Some(Transition {
         at_unix_ms: next.judged_at.unix_ms,
@@ -106,17 +106,26 @@ fn partial_line(prev: &Verdict, next: &Verdict) -> Option<Line> {
     if before == after {
         return None;
     }
-    let line = match after.is_empty() {
-        true => {
-            let back: Vec<IpAddr> = before.into_iter().map(|(address, _, _)| address).collect();
-            Line::new(Level::Info, "node UP").field("partial", 0).field("back", addresses(&back))
-        }
-        false => with_partial(Line::new(Level::Warn, "node UP"), next),
-    };
-    Some(line)
+    let is_up = |address: &IpAddr| next.addresses.iter().any(|a| a.address == *address && a.outcome.state == State::Up);
+    let is_new = |address: &IpAddr| !prev.addresses.iter().any(|a| a.address == *address);
+    let (joining, worse): (Vec<&NotUp>, Vec<&NotUp>) =
+        after.difference(&before).partition(|(address, _, reason)| *reason == Some(Reason::Starting) && is_new(address));
+    let (joined, back): (Vec<&NotUp>, Vec<&NotUp>) =
+        before.iter().filter(|(address, ..)| is_up(address)).partition(|(_, _, reason)| *reason == Some(Reason::Starting));
+    // A new address that has to hold for `min_up` first is no trouble, nor is what has got better.
+    let level = if worse.is_empty() { Level::Info } else { Level::Warn };
+    let line = Line::new(level, "node UP");
+    let line = [("joining", joining), ("joined", joined), ("back", back)].into_iter().fold(line, |line, (name, list)| {
+        let list: Vec<IpAddr> = list.into_iter().map(|(address, ..)| *address).collect();
+        line.field_if(name, (!list.is_empty()).then(|| addresses(&list)))
+    });
+    Some(if after.is_empty() { line.field("partial", 0) } else { with_partial(line, next) })
 }
 
-fn not_up(verdict: &Verdict) -> BTreeSet<(IpAddr, State, Option<Reason>)> {
+/// An address that is not up.
+type NotUp = (IpAddr, State, Option<Reason>);
+
+fn not_up(verdict: &Verdict) -> BTreeSet<NotUp> {
     verdict.addresses.iter().filter(|a| a.outcome.state != State::Up).map(|a| (a.address, a.outcome.state, a.outcome.reason)).collect()
 }
 
@@ -240,7 +249,53 @@ mod tests {
         let line = change(Some(&Scene::up()), &Scene::partial()).expect("a change");
         assert!(line.starts_with("WARN node UP partial=1 of=2 reason=HostPort port=80 family=ipv4 addresses=10.0.0.11 "), "{line}");
         assert!(line.contains("fix="), "{line}");
-        assert_eq!(change(Some(&Scene::partial()), &Scene::up()).as_deref(), Some("INFO node UP partial=0 back=10.0.0.11"));
+        assert_eq!(change(Some(&Scene::partial()), &up_with_both()).as_deref(), Some("INFO node UP back=10.0.0.11 partial=0"));
+    }
+
+    /// 10.0.0.11 and 10.0.0.12, both up.
+    fn up_with_both() -> Verdict {
+        let mut verdict = Scene::partial();
+        verdict.addresses.iter_mut().for_each(|judged| judged.outcome = Outcome::UP);
+        verdict.partial = 0;
+        verdict
+    }
+
+    #[test]
+    fn an_address_that_joins_is_news_and_no_warning() {
+        let (up, joining) = (Scene::up(), Scene::joining());
+        let line = change(Some(&up), &joining).expect("a change");
+        assert_eq!(line, "INFO node UP joining=10.0.0.12 partial=1 of=2 reason=Starting addresses=10.0.0.12");
+        assert_eq!(change(Some(&joining), &up_with_both()).as_deref(), Some("INFO node UP joined=10.0.0.12 partial=0"));
+    }
+
+    #[test]
+    fn a_new_address_that_is_stolen_and_one_that_fails_again_are_warnings() {
+        let stolen = change(Some(&Scene::up()), &Scene::partial()).expect("a change");
+        assert!(stolen.starts_with("WARN node UP partial=1 of=2 reason=HostPort"), "{stolen}");
+        let mut was_there = up_with_both();
+        was_there.addresses.reverse();
+        let line = change(Some(&was_there), &Scene::joining()).expect("a change");
+        assert!(line.starts_with("WARN node UP partial=1 of=2 reason=Starting"), "it is not new: {line}");
+    }
+
+    #[test]
+    fn an_address_that_is_gone_is_not_back() {
+        let mut gone = Scene::up();
+        gone.addresses = vec![up_with_both().addresses.remove(1)];
+        assert_eq!(change(Some(&Scene::partial()), &gone).as_deref(), Some("INFO node UP partial=0"));
+    }
+
+    #[test]
+    fn what_gets_better_while_another_stays_down_informs_and_names_the_other() {
+        let mut worse = Scene::partial();
+        worse.addresses.push(Scene::joining().addresses.remove(1));
+        worse.addresses[2].address = "10.0.0.13".parse().expect("address");
+        worse.partial = 2;
+        let mut better = worse.clone();
+        better.addresses[2].outcome = Outcome::UP;
+        better.partial = 1;
+        let line = change(Some(&worse), &better).expect("a change");
+        assert!(line.starts_with("INFO node UP joined=10.0.0.13 partial=1 of=3 reason=HostPort port=80 "), "{line}");
     }
 
     #[test]

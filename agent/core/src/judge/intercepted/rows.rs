@@ -40,17 +40,8 @@ pub(super) fn judge_rows(snapshot: &Snapshot, endpoint: Endpoint, is_envoy: &imp
 
 /// The maps of a family are not to be had. A family whose map was never there while the other's is: Cilium does not serve it.
 fn without_table(lb: &LbFacts, family: Family, unavailable: &Unavailable) -> Finding {
-    let other = match family {
-        Family::Ipv4 => &lb.v6,
-        Family::Ipv6 => &lb.v4,
-    };
-    let other_exists = match other {
-        Reading::Observed { .. } => true,
-        Reading::Unavailable(other) => other.why != Why::Absent,
-        Reading::NotRead => false,
-    };
     match unavailable.why {
-        Why::Absent if other_exists && !lb.seen.contains(&family) => {
+        Why::Absent if lb.is_switched_off(family) => {
             Finding::holds(KIND).with("maps", format!("Cilium does not serve {family}: it has no load-balancer map of it"))
         }
         Why::Absent => Finding::unknown(KIND, Reason::NoCiliumMaps, unavailable.detail.clone()),
