@@ -8,6 +8,7 @@ pub mod agent;
 pub mod bench;
 pub mod bigip;
 mod bootstrap;
+pub mod browser;
 pub mod certificate;
 pub mod cilium_agent;
 pub mod client;

@@ -73,7 +73,9 @@ fn all_of_several_nodes_or_so_many_of_them_and_a_line_per_change() {
     reader.read_to_string(&mut out).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{out}");
     let (second, others) = (said(&out, &targets[1]), [said(&out, &targets[0]), said(&out, &targets[2])]);
-    assert_eq!((second.first(), second.last()), (Some(&"state=down reason=EnvoyNotRunning"), Some(&"state=up")), "{out}");
+    assert_eq!(second.first(), Some(&"state=down reason=EnvoyNotRunning"), "{out}");
+    // Some of its addresses may be a little later.
+    assert!(second.last().unwrap().starts_with("state=up"), "{out}");
     assert!(second.windows(2).all(|pair| pair[0] != pair[1]), "a line says something new: {out}");
     assert_eq!(others, [["state=up"], ["state=up"]], "what did not change is not said again: {out}");
 

@@ -15,8 +15,7 @@ use crate::time::Now;
 pub(super) const BESIDE: [&str; 3] = ["queues", "signals", "drain"];
 
 /// The sources a condition is judged from.
-#[must_use]
-pub const fn sources_of(kind: ConditionType) -> &'static [&'static str] {
+pub(super) const fn sources_of(kind: ConditionType) -> &'static [&'static str] {
     match kind {
         ConditionType::Observed => &["sockets"],
         ConditionType::EnvoyLive => &["owners", "envoy", "signals"],

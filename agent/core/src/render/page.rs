@@ -24,7 +24,9 @@ td.text{white-space:normal;min-width:16rem}\
 .state{display:inline-block;padding:.1rem .7rem;border-radius:.4rem;color:#fff}\
 .bg-good{background:var(--good)}.bg-bad{background:var(--bad)}.bg-doubt{background:var(--doubt)}\
 .good{color:var(--good)}.bad{color:var(--bad);font-weight:600}.doubt{color:var(--doubt);font-weight:600}\
-code,pre{font:13px/1.45 ui-monospace,monospace;overflow-wrap:anywhere;white-space:pre-wrap}small{opacity:.75}\
+code,pre{font:13px/1.45 ui-monospace,monospace;overflow-wrap:anywhere;white-space:pre-wrap}small{opacity:.75}h1,h2,p{overflow-wrap:anywhere}\
+@media(max-width:40rem){body{font-size:15px;padding:.75rem}table{font-size:13px}th,td{padding:.3rem .25rem;white-space:normal}\
+td.text{min-width:0}.name,.time{white-space:nowrap}.story td{display:block}.story .time{border:0;padding-bottom:0}}\
 @media(prefers-color-scheme:dark){:root{--good:#3fb950;--bad:#ff6b6b;--doubt:#d29922}.state{color:#000}}";
 
 /// Text for HTML content and quoted attributes.
@@ -102,7 +104,7 @@ fn push_grid(out: &mut String, document: &StatusDocument) {
     fronts.dedup();
     out.push_str("<h2>Fronts and conditions</h2><div class=\"wide\"><table><tr><th>condition</th>");
     for (_, place) in &fronts {
-        let _ = write!(out, "<th>{}</th>", Escaped(place));
+        let _ = write!(out, "<th>{}</th>", Escaped(place).to_string().replace('/', "/<wbr>"));
     }
     out.push_str("</tr>");
     for kind in ConditionType::ALL {
@@ -110,7 +112,7 @@ fn push_grid(out: &mut String, document: &StatusDocument) {
         if of_kind.is_empty() {
             continue;
         }
-        let _ = write!(out, "<tr><td>{kind}</td>");
+        let _ = write!(out, "<tr><td class=\"name\">{kind}</td>");
         if kind.is_per_front() {
             for (_, place) in &fronts {
                 push_cell(out, of_kind.iter().find(|c| c.place() == *place).copied(), 1);
@@ -129,9 +131,20 @@ fn push_cell(out: &mut String, condition: Option<&ConditionStatus>, span: usize)
         return;
     };
     let (class, word) = mark(condition);
-    let reason = condition.reason.map(|reason| format!(" {reason}")).unwrap_or_default();
+    let reason = condition.reason.map(|reason| format!(" {}", breakable(reason.as_str()))).unwrap_or_default();
     let advisory = if condition.requirement == Requirement::Advisory { " <small>advisory</small>" } else { "" };
     let _ = write!(out, "<td colspan=\"{span}\"><span class=\"{class}\">{word}{reason}</span>{advisory}</td>");
+}
+
+/// A reason that a narrow cell may break before each of its words: `Host<wbr>Port`.
+fn breakable(reason: &str) -> String {
+    reason.chars().enumerate().fold(String::new(), |mut out, (at, c)| {
+        if at > 0 && c.is_ascii_uppercase() {
+            out.push_str("<wbr>");
+        }
+        out.push(c);
+        out
+    })
 }
 
 const fn mark(condition: &ConditionStatus) -> (&'static str, &'static str) {
@@ -158,7 +171,12 @@ fn push_details(out: &mut String, document: &StatusDocument) {
         if !condition.evidence.is_empty() {
             out.push_str("<div class=\"wide\"><table>");
             for (name, value) in &condition.evidence {
-                let _ = write!(out, "<tr><td>{}</td><td class=\"text\"><code>{}</code></td></tr>", Escaped(name), Escaped(value));
+                let _ = write!(
+                    out,
+                    "<tr><td class=\"name\">{}</td><td class=\"text\"><code>{}</code></td></tr>",
+                    Escaped(name),
+                    Escaped(value)
+                );
             }
             out.push_str("</table></div>");
         }
@@ -184,11 +202,15 @@ fn push_history(out: &mut String, document: &StatusDocument) {
         out.push_str("<p>No transition yet.</p>");
         return;
     }
-    out.push_str("<div class=\"wide\"><table>");
+    out.push_str("<div class=\"wide\"><table class=\"story\">");
     for change in document.history.iter().rev() {
         let text = render_text(&change.line);
-        let _ =
-            write!(out, "<tr><td>{}</td><td class=\"text\"><code>{}</code></td></tr>", render_rfc3339(change.at_unix_ms), Escaped(&text));
+        let _ = write!(
+            out,
+            "<tr><td class=\"time\">{}</td><td class=\"text\"><code>{}</code></td></tr>",
+            render_rfc3339(change.at_unix_ms),
+            Escaped(&text)
+        );
     }
     out.push_str("</table></div>");
 }
@@ -198,7 +220,11 @@ fn push_sources(out: &mut String, document: &StatusDocument) {
         "<h2>Sources</h2><div class=\"wide\"><table><tr><th>source</th><th>state</th><th>age</th><th>read in</th><th>why not</th></tr>",
     );
     for source in &document.sources {
-        let class = if source.state == "observed" { "good" } else { "doubt" };
+        let class = match source.state.as_str() {
+            "observed" => "good",
+            "not_there" => "",
+            _ => "doubt",
+        };
         let age = source.age_ms.map(|ms| render_age(std::time::Duration::from_millis(ms))).unwrap_or_default();
         let took = source.took_us.map(|us| render_age(std::time::Duration::from_micros(us))).unwrap_or_default();
         let _ = write!(
@@ -251,7 +277,7 @@ mod tests {
         for part in [
             "bg-bad\">down",
             "<b>HostPort</b> on port 80",
-            "<th>443/ipv4</th>",
+            "<th>443/<wbr>ipv4</th>",
             "WARN node DOWN",
             "unavailable",
             "docs/conditions/HostPort.md",
