@@ -62,7 +62,7 @@ pub(super) fn render_sources_of(kind: ConditionType, family: Option<Family>, fil
         };
         format!("{source}{mark}")
     };
-    sources_of(kind).iter().filter(|source| concerns(source)).map(|source| marked(source)).collect::<Vec<_>>().join(", ")
+    sources_of(kind).iter().filter(|source| concerns(source)).map(marked).collect::<Vec<_>>().join(", ")
 }
 
 fn state(read: &SourceRead<'_>, now: Now) -> String {
