@@ -212,6 +212,8 @@ impl Node {
 
     fn connect(&self, extra: &[ExtraLink]) -> Result<()> {
         let (node, outside) = (self.space(), self.outside());
+        // So that no port by chance looks like one of the gateway's to whoever greps for `:443`.
+        node.set_sysctl("net/ipv4/ip_local_port_range", "50000 60999")?;
         if !self.inner.ipv6 {
             for space in [node, outside] {
                 for scope in ["all", "default", "lo"] {

@@ -10,7 +10,8 @@ fn is_as_shown(title: &str) {
     let section = SECTIONS.iter().find(|section| section.title == title).unwrap();
     let rows = play(section).unwrap_or_else(|error| panic!("{error:#}"));
     let seen = page::render_section(section, &rows);
-    assert_eq!(seen, page::section_of(PAGE, section).unwrap_or_default(), "run `cargo xtask test faults`");
+    let differences = page::differences(page::section_of(PAGE, section).unwrap_or_default(), &seen);
+    assert!(differences.is_empty(), "run `cargo xtask test faults`, or mend what changed:\n{}", differences.join("\n"));
 }
 
 #[test]

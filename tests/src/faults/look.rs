@@ -15,8 +15,25 @@ use crate::listener::SNI;
 use crate::node::Node;
 use crate::space::Space;
 
-/// Bound of every check, as of a balancer's monitor.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How a check asks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asking {
+    /// So often at once.
+    pub(super) at_once: usize,
+    /// So often one after the other.
+    pub(super) rounds: usize,
+    /// Bound of every answer, as of a balancer's monitor.
+    pub(super) patience: Duration,
+}
+
+impl Asking {
+    /// Enough that a share of one in four is not missed once in a million runs.
+    pub(super) const OFTEN: Self = Self { at_once: 48, rounds: 1, patience: Duration::from_secs(1) };
+    /// Without making load.
+    pub(super) const ONCE: Self = Self { at_once: 1, ..Self::OFTEN };
+    /// Spread over time, for what changes from moment to moment.
+    pub(super) const SPREAD: Self = Self { at_once: 6, rounds: 10, patience: Duration::from_millis(300) };
+}
 
 /// What a check says, in all of its answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,8 +82,8 @@ impl Claim {
 }
 
 /// A TCP monitor: connects, from outside.
-pub(super) fn tcp(from: &Space, to: SocketAddr, often: usize) -> Result<Claim> {
-    let answers = many(from, often, move || match TcpStream::connect_timeout(&to, PATIENCE) {
+pub(super) fn tcp(from: &Space, to: SocketAddr, asking: Asking) -> Result<Claim> {
+    let answers = many(from, asking, move || match TcpStream::connect_timeout(&to, asking.patience) {
         Ok(_) => (true, String::new()),
         Err(error) if error.kind() == std::io::ErrorKind::TimedOut => (false, "timeout".to_owned()),
         Err(_) => (false, "refused".to_owned()),
@@ -75,9 +92,9 @@ pub(super) fn tcp(from: &Space, to: SocketAddr, often: usize) -> Result<Claim> {
 }
 
 /// An HTTP monitor that takes every status for an answer, from outside.
-pub(super) fn http(from: &Space, to: SocketAddr, request: &str, often: usize) -> Result<Claim> {
+pub(super) fn http(from: &Space, to: SocketAddr, request: &str, asking: Asking) -> Result<Claim> {
     let request = request.as_bytes().to_vec();
-    let answers = many(from, often, move || match client::exchange(to, &request, PATIENCE) {
+    let answers = many(from, asking, move || match client::exchange(to, &request, asking.patience) {
         Ok(reply) => status(&reply),
         Err(error) => (
             false,
@@ -118,10 +135,10 @@ pub(super) fn ss(from: &Space, port: u16) -> Result<Claim> {
 }
 
 /// cilium-envoy's own health port, on the node.
-pub(super) fn envoy_health(node: &Node, often: usize) -> Result<Claim> {
+pub(super) fn envoy_health(node: &Node, asking: Asking) -> Result<Claim> {
     let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), HEALTH_PORT);
     let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let answers = many(node.space(), often, move || match client::exchange(to, request, PATIENCE) {
+    let answers = many(node.space(), asking, move || match client::exchange(to, request, asking.patience) {
         Ok(reply) => {
             let (answered, words) = status(&reply);
             (answered && words == "200", words)
@@ -134,9 +151,9 @@ pub(super) fn envoy_health(node: &Node, often: usize) -> Result<Claim> {
 }
 
 /// Who serves clients from outside: every distinct answer.
-pub(super) fn clients(from: &Space, to: SocketAddr, request: &str, often: usize) -> Result<BTreeSet<String>> {
+pub(super) fn clients(from: &Space, to: SocketAddr, request: &str, asking: Asking) -> Result<BTreeSet<String>> {
     let request = request.as_bytes().to_vec();
-    let answers = many(from, often, move || client::ask_saying(to, &request, PATIENCE))?;
+    let answers = many(from, asking, move || client::ask_saying(to, &request, asking.patience))?;
     Ok(answers.into_iter().map(|answer| name(&answer)).collect())
 }
 
@@ -169,12 +186,19 @@ fn over_tls(from: &Space, to: SocketAddr, request: &str) -> Result<Vec<u8>> {
     Ok(child.wait_with_output()?.stdout)
 }
 
-/// All at once, so that many answers that never come take no longer than one.
-fn many<T: Send>(from: &Space, times: usize, ask: impl Fn() -> T + Send + Sync) -> Result<Vec<T>> {
+/// Many at once, so that many answers that never come take no longer than one.
+fn many<T: Send>(from: &Space, asking: Asking, ask: impl Fn() -> T + Send + Sync) -> Result<Vec<T>> {
     from.enter(|| {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..times).map(|_| scope.spawn(&ask)).collect();
-            threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a check panicked"))).collect()
-        })
+        let mut answers = Vec::new();
+        for _ in 0..asking.rounds {
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..asking.at_once).map(|_| scope.spawn(&ask)).collect();
+                for thread in threads {
+                    answers.push(thread.join().map_err(|_| anyhow::anyhow!("a check panicked"))?);
+                }
+                Ok::<_, anyhow::Error>(())
+            })?;
+        }
+        Ok(answers)
     })
 }

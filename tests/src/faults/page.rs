@@ -8,7 +8,6 @@ use super::{SECTIONS, Section, Seen};
 
 /// Rows that can't be played, with the reason.
 const UNPLAYED: &[(&str, &str, &str)] = &[
-    ("14", "nftables or iptables DNAT, REDIRECT or TPROXY ahead of the socket", "played once the agent reads netfilter's rules"),
     (
         "50",
         "a firewall drops the balancer's probes, or only the clients",
@@ -96,6 +95,37 @@ pub fn section_of<'a>(page: &'a str, section: &Section) -> Option<&'a str> {
     rest.get(..end)
 }
 
+/// What a section's committed table says otherwise than what was just seen: one sentence for each row. A cell that the page shows
+/// as one of several answers by chance need not show all of them again.
+#[must_use]
+pub fn differences(committed: &str, seen: &str) -> Vec<String> {
+    let rows = |table: &str| table.lines().filter(|line| line.starts_with("| ")).map(str::to_owned).collect::<Vec<_>>();
+    let (committed, seen) = (rows(committed), rows(seen));
+    if committed.len() != seen.len() {
+        return vec![format!("{} rows are committed, {} were seen", committed.len(), seen.len())];
+    }
+    let differ = committed.iter().zip(&seen).filter(|(old, new)| !same_row(old, new));
+    differ.map(|(old, new)| format!("committed: {old}\n     seen: {new}")).collect()
+}
+
+fn same_row(committed: &str, seen: &str) -> bool {
+    let cells = |row: &str| row.split('|').map(|cell| cell.trim().replace("**", "")).collect::<Vec<_>>();
+    let (committed, seen) = (cells(committed), cells(seen));
+    committed.len() == seen.len() && committed.iter().zip(&seen).all(|(old, new)| old == new || by_chance(old, new))
+}
+
+/// `up or down (404, timeout)` and `Envoy, nobody (timeout)` are several answers; `new` may be some of them.
+fn by_chance(old: &str, new: &str) -> bool {
+    match old.strip_prefix("up or down") {
+        Some(words) => {
+            let known = |word: &str| word.is_empty() || words.contains(word);
+            let given = new.trim_start_matches("up or down").trim_start_matches("up").trim_start_matches("down");
+            given.trim_matches([' ', '(', ')']).split(", ").all(known)
+        }
+        None => old.contains("nobody (") && new.split(", ").all(|answer| old.split(", ").any(|one| one == answer)),
+    }
+}
+
 /// Whether the page has nothing but the parts that [`render`] gives it.
 #[must_use]
 pub fn is_whole(page: &str) -> bool {
@@ -154,6 +184,23 @@ mod tests {
         assert_eq!(row, format!("| 9 | x | nobody (refused) | **up** | down | **up or down** | down (503) | {answer} |"));
         let up = render_section(section, &[seen("state=up node=n address=10.0.0.1 ports=80")]);
         assert!(up.ends_with("| up | **down** | **up or down** | **down (503)** | up |\n"), "{up}");
+    }
+
+    #[test]
+    fn only_what_comes_by_chance_may_differ() {
+        let row = |clients: &str, http: &str, answer: &str| {
+            format!("| # | fault |\n| 1 | x | {clients} | up | {http} | up | up (200) | {answer} |\n")
+        };
+        let page = row("Envoy, nobody (timeout)", "**up or down (404, timeout)**", "up");
+        let same = |clients: &str, http: &str, answer: &str| differences(&page, &row(clients, http, answer)).is_empty();
+        assert!(same("Envoy, nobody (timeout)", "**up or down (404, timeout)**", "up"));
+        assert!(same("Envoy", "up (404)", "up"));
+        assert!(same("nobody (timeout)", "**down (timeout)**", "up"));
+        assert!(!same("Envoy, nginx", "up (404)", "up"));
+        assert!(!same("Envoy", "up (503)", "up"));
+        assert!(!same("Envoy", "down (refused)", "up"));
+        assert!(!same("Envoy", "up (404)", "down: x"), "what the agent says is never by chance");
+        assert_eq!(differences(&page, "| # | fault |\n").len(), 1);
     }
 
     #[test]

@@ -7,13 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::Fault;
-use super::look::{self, Claim};
+use super::look::{self, Asking, Claim};
 use crate::agent::Agent;
 use crate::node::{Node, node_v4};
 use crate::scene::{SOON, Scene};
 
-/// Enough that a share of one in four is not missed once in a million runs.
-const OFTEN: usize = 48;
 /// What most monitors send.
 const GET: &str = "GET / HTTP/1.1\r\nHost: gateway.example\r\nConnection: close\r\n\r\n";
 /// What tells who serves: Envoy answers it by itself.
@@ -41,8 +39,8 @@ pub struct Stage {
     pub(super) said: Option<String>,
     /// What else the agent said, as the page shows it.
     pub(super) note: Option<String>,
-    /// How often each check asks, all at once.
-    pub(super) often: usize,
+    /// How the checks ask.
+    pub(super) asking: Asking,
     /// Where `ss` is run, when not on the node.
     pub(super) ss_at: Option<crate::pod::Pod>,
 }
@@ -62,7 +60,7 @@ impl Stage {
             tls: false,
             said: None,
             note: None,
-            often: OFTEN,
+            asking: Asking::OFTEN,
             ss_at: None,
         }
     }
@@ -137,18 +135,18 @@ pub(super) fn play(fault: &Fault) -> Result<Seen> {
     let seen = Seen {
         id: fault.id,
         what: fault.what,
-        tcp: look::tcp(outside, stage.monitored, stage.often)?,
+        tcp: look::tcp(outside, stage.monitored, stage.asking)?,
         http: if stage.tls {
             look::https(outside, stage.monitored, &stage.request)?
         } else {
-            look::http(outside, stage.monitored, &stage.request, stage.often)?
+            look::http(outside, stage.monitored, &stage.request, stage.asking)?
         },
         ss: look::ss(ss_at, stage.monitored.port())?,
-        envoy: look::envoy_health(node, stage.often)?,
+        envoy: look::envoy_health(node, Asking::OFTEN)?,
         clients: if stage.tls {
             look::tls_clients(outside, stage.wanted, &stage.saying)?
         } else {
-            look::clients(outside, stage.wanted, &stage.saying, stage.often)?
+            look::clients(outside, stage.wanted, &stage.saying, stage.asking)?
         },
         line,
         note: stage.note.take(),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
+use super::look::Asking;
 use super::{Fault, Stage};
 use crate::client;
 use crate::freezer::freeze;
@@ -44,7 +45,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         id: "29",
         what: "Envoy is stopped: the kernel goes on completing handshakes",
-        answer: "state=down reason=ProcessStopped",
+        answer: "state=down reason=ProcessStopped port=80,443",
         make: || {
             let scene = Scene::up()?;
             scene.envoy.stop()?;
@@ -54,7 +55,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         id: "29",
         what: "Envoy's cgroup is frozen",
-        answer: "state=down reason=ProcessStopped",
+        answer: "state=down reason=ProcessStopped port=80,443",
         make: || {
             let scene = Scene::up()?;
             let frozen = freeze(0, scene.envoy.pid()?)?;
@@ -100,15 +101,16 @@ pub(super) const FAULTS: &[Fault] = &[
                 Ok(())
             })?;
             scene.agent.process().ensure_running()?;
-            Ok(Stage::from(scene).hold(busy).keep(crowd).note("`Accepting`: `Overloaded`"))
+            let stage = Stage::from(scene).hold(busy).keep(crowd).note("`Accepting`: `Overloaded`");
+            Ok(Stage { asking: Asking::SPREAD, ..stage })
         },
     },
     Fault {
         id: "33",
         what: "the limit of open files is reached: accept fails",
-        answer: "state=down reason=OutOfFileDescriptors",
+        answer: "state=down reason=OutOfFileDescriptors port=80",
         make: || {
-            let scene = Scene::up()?;
+            let scene = Scene::up_with(|envoy| envoy.listeners(vec![Listener::http(80)]))?;
             let pid = Pid::from_raw(scene.envoy.pid()?).context("pid 0")?;
             prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(8), ..getrlimit(Resource::Nofile) })?;
             Ok(scene.into())
@@ -122,7 +124,7 @@ pub(super) const FAULTS: &[Fault] = &[
             let scene = Scene::up_with(|envoy| envoy.listeners(vec![Listener { backlog: Some(1), ..Listener::gateway() }]))?;
             let limit = scene.agent.metric_value("gwready_accept_queue_limit", &[("port", "80"), ("family", "ipv4")])?;
             ensure!((limit - 1.0).abs() < f64::EPSILON, "accept_queue_limit is {limit}");
-            Ok(Stage { often: 1, ..Stage::from(scene) }.note("metric `accept_queue_limit` is 1"))
+            Ok(Stage { asking: Asking::ONCE, ..Stage::from(scene) }.note("metric `accept_queue_limit` is 1"))
         },
     },
 ];
@@ -149,7 +151,7 @@ impl Crowding {
     fn start(node: &Node) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let to = SocketAddr::new(node_v4(1).into(), 80);
-        let threads = (0..12).map(|_| {
+        let threads = (0..6).map(|_| {
             let (over, node) = (Arc::clone(&over), node.clone());
             std::thread::spawn(move || {
                 let asked = node.outside().enter(|| {

@@ -10,6 +10,7 @@ use gwready_core::lb::service::ServiceKey;
 use super::stage::untold;
 use super::{Fault, Stage};
 use crate::lbmaps::{LbMaps, kind};
+use crate::netfilter::Tool;
 use crate::node::UPLINK;
 use crate::pod::{Detour, ENDPOINT, POD, Pod};
 use crate::scene::{maps, quick, tell_pod, wait_reason};
@@ -58,6 +59,40 @@ pub(super) const FAULTS: &[Fault] = &[
             stage.said =
                 Some("no answer, as its own port is dropped too; the other addresses: `NotIntercepted`: `WildcardDrop`".to_owned());
             Ok(stage)
+        },
+    },
+    Fault {
+        id: "14",
+        what: "an nftables rule sends the port to a pod ahead of the socket (DNAT)",
+        answer: "state=down reason=NetfilterRedirect port=80",
+        make: || {
+            let node = Node::new()?;
+            let pod = Pod::start(&node)?;
+            let envoy = Envoy::start(&node)?;
+            let scene = Scene::with(&node, envoy, quick(&node))?;
+            rule(&node, "nat", "prerouting", &format!("ip daddr 10.77.0.1 tcp dport 80 dnat ip to {POD}:80"))?;
+            Ok(Stage::from(scene).keep(pod))
+        },
+    },
+    Fault {
+        id: "14",
+        what: "an nftables rule sends the port to another one of the node (REDIRECT)",
+        answer: "state=down reason=NetfilterRedirect port=80",
+        make: || {
+            let scene = Scene::up()?;
+            let thief = Thief::at(&scene.node, ANY, 8080).http().start()?;
+            rule(&scene.node, "nat", "prerouting", "meta nfproto ipv4 tcp dport 80 redirect to :8080")?;
+            Ok(Stage::from(scene).keep(thief))
+        },
+    },
+    Fault {
+        id: "14",
+        what: "an nftables rule drops what comes in for the port",
+        answer: "state=down reason=NetfilterDrop port=80",
+        make: || {
+            let scene = Scene::up()?;
+            rule(&scene.node, "filter", "input", "iifname eth0 tcp dport 80 drop")?;
+            Ok(scene.into())
         },
     },
     Fault {
@@ -154,6 +189,12 @@ pub(super) fn row(kind: (u8, u8)) -> Result<Stage> {
     let detour = Detour::to_pod(&node, first, 80)?;
     maps.add(first, 80, kind, &[(POD.into(), 80)])?;
     Ok(Stage::from(scene).keep(detour).keep(pod))
+}
+
+/// One rule in a chain of its own.
+fn rule(node: &Node, kind: &str, hook: &str, rule: &str) -> Result<()> {
+    let chain = format!("table inet foreign {{ chain way {{ type {kind} hook {hook} priority -10; {rule}; }}; }}\n");
+    Tool::Nft.load(node.space(), &chain)
 }
 
 /// A socket of this process on another port that answers whoever is sent to it.
