@@ -2,20 +2,25 @@
 
 /// Longest foreign text in any output, in bytes.
 pub const MAX_BYTES: usize = 64;
+/// The end of a text that was longer.
+const CUT: &str = "...";
 
 /// Makes text that we did not write (process names, paths, Envoy's sentences, drain reasons, pod names) harmless:
 /// `=` becomes `:` (so that it can't forge a `key=value` token), control characters and non-ASCII become `?`, at most
-/// [`MAX_BYTES`] bytes remain.
+/// [`MAX_BYTES`] bytes remain. What was cut ends in `...`: a port of which a digit is missing would be another port.
 #[must_use]
 pub fn sanitise(text: &str) -> String {
-    text.chars()
-        .take(MAX_BYTES)
-        .map(|c| match c {
-            '=' => ':',
-            ' '..='~' => c,
-            _ => '?',
-        })
-        .collect()
+    let harmless = |c| match c {
+        '=' => ':',
+        ' '..='~' => c,
+        _ => '?',
+    };
+    let mut out: String = text.chars().take(MAX_BYTES + 1).map(harmless).collect();
+    if out.len() > MAX_BYTES {
+        out.truncate(MAX_BYTES - CUT.len());
+        out.push_str(CUT);
+    }
+    out
 }
 
 /// Longest sentence in any output, in bytes.
@@ -55,6 +60,14 @@ mod tests {
             prop_assert!(out.len() <= MAX_BYTES);
             prop_assert!(out.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'='));
         }
+    }
+
+    #[test]
+    fn what_was_cut_shows_it() {
+        let rule = "-d 10.77.0.1 -p tcp -m tcp --dport 443 -j REDIRECT --to-ports 8443";
+        assert_eq!(sanitise(rule), "-d 10.77.0.1 -p tcp -m tcp --dport 443 -j REDIRECT --to-ports...");
+        let whole = "x".repeat(MAX_BYTES);
+        assert_eq!(sanitise(&whole), whole);
     }
 
     #[test]

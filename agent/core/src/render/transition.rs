@@ -14,7 +14,7 @@ use crate::condition::{Concern, Condition, Status};
 use crate::facts::DrainRequest;
 use crate::net::Family;
 use crate::reason::Reason;
-use crate::verdict::{Outcome, State, Verdict};
+use crate::verdict::{AddressOutcome, Outcome, State, Verdict};
 
 /// So many addresses are named in a line; the rest is counted.
 const ADDRESSES_SHOWN: usize = 8;
@@ -158,13 +158,18 @@ fn with_outcome(line: Line, outcome: &Outcome, verdict: &Verdict) -> Line {
 /// Reason, ports, families and addresses, and the condition that gave the reason.
 fn with_place<'a>(line: Line, outcome: &Outcome, verdict: &'a Verdict) -> (Line, Option<&'a Condition>) {
     let line = line.field_if("reason", outcome.reason);
-    let line = line.field_if("port", (!outcome.ports.is_empty()).then(|| join(&outcome.ports)));
     let Some(reason) = outcome.reason else { return (line, None) };
+    let affected: Vec<&AddressOutcome> =
+        verdict.addresses.iter().filter(|a| a.outcome.reason == Some(reason) && a.outcome.state != State::Up).collect();
+    // Of all addresses that the line names: the same reason may hold for another port at each.
+    let ports: BTreeSet<u16> = affected.iter().flat_map(|a| &a.outcome.ports).chain(&outcome.ports).copied().collect();
+    let line = line.field_if("port", (!ports.is_empty()).then(|| join(ports)));
     let concerned: Vec<&Condition> = verdict.conditions.iter().filter(|c| c.reason == Some(reason) && c.status != Status::True).collect();
+    // A reason that holds for the node holds for every family, whichever fronts give it too.
+    let of_node = concerned.iter().any(|condition| condition.front.is_none());
     let families: BTreeSet<Family> = concerned.iter().filter_map(|condition| condition.front).map(|front| front.family).collect();
-    let line = line.field_if("family", (!families.is_empty()).then(|| join(families)));
-    let affected: Vec<IpAddr> =
-        verdict.addresses.iter().filter(|a| a.outcome.reason == Some(reason) && a.outcome.state != State::Up).map(|a| a.address).collect();
+    let line = line.field_if("family", (!of_node && !families.is_empty()).then(|| join(families)));
+    let affected: Vec<IpAddr> = affected.iter().map(|a| a.address).collect();
     let line = line.field_if("addresses", (!affected.is_empty()).then(|| addresses(&affected)));
     let telling = concerned.iter().copied().min_by_key(|condition| (condition.status, matches!(condition.addresses, Concern::Some(_))));
     (line, telling)
@@ -206,6 +211,8 @@ mod tests {
     use super::super::log_line::render_text;
     use super::super::testing::{Scene, THIEF};
     use super::*;
+    use crate::condition::ConditionType;
+    use crate::net::Front;
 
     fn change(prev: Option<&Verdict>, next: &Verdict) -> Option<String> {
         transition(prev, next, Context::default()).map(|change| render_text(&change.line))
@@ -296,6 +303,32 @@ mod tests {
         better.partial = 1;
         let line = change(Some(&worse), &better).expect("a change");
         assert!(line.starts_with("INFO node UP joined=10.0.0.13 partial=1 of=3 reason=HostPort port=80 "), "{line}");
+    }
+
+    #[test]
+    fn the_ports_are_those_of_all_addresses_that_the_line_names() {
+        let mut partial = Scene::partial();
+        let outcome = Outcome { state: State::Down, reason: Some(Reason::HostPort), ports: vec![443] };
+        partial.addresses.push(AddressOutcome { address: "10.0.0.13".parse().expect("address"), outcome });
+        partial.partial = 2;
+        let line = change(Some(&Scene::up()), &partial).expect("a change");
+        assert!(line.contains(" port=80,443 family=ipv4 addresses=10.0.0.11,10.0.0.13 "), "{line}");
+    }
+
+    #[test]
+    fn a_reason_of_the_node_is_not_told_as_one_of_a_family() {
+        let mut down = Scene::hostport();
+        // No Envoy runs, and a thief has taken one family: only the fronts of the other one have no listener.
+        down.conditions.retain(|condition| condition.reason.is_none());
+        for (front, kind) in [(None, ConditionType::EnvoyLive), (Some(Front { port: 80, family: Family::Ipv6 }), ConditionType::Listening)] {
+            let condition = Condition { kind, front, reason: Some(Reason::EnvoyNotRunning), ..Scene::hostport().conditions[0].clone() };
+            down.conditions.push(Condition { status: Status::False, ..condition });
+        }
+        let outcome = Outcome { state: State::Down, reason: Some(Reason::EnvoyNotRunning), ports: Vec::new() };
+        down.addresses[0].outcome = outcome.clone();
+        down.node = outcome;
+        let line = change(Some(&Scene::up()), &down).expect("a change");
+        assert!(line.contains(" reason=EnvoyNotRunning addresses=10.0.0.11 "), "{line}");
     }
 
     #[test]

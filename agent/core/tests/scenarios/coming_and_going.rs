@@ -40,7 +40,7 @@ fn fault_37_a_terminating_pod_drains_at_the_signal_and_is_down_when_it_is_gone()
     assert_eq!(watch.sees(21.0, &terminating(20).without_envoy()).node(), "down EnvoyNotRunning");
     assert_eq!(
         watch.log(),
-        "WARN node DOWN reason=EnvoyNotRunning family=ipv4 addresses=10.0.0.11 detail=\"no cilium-envoy process in this network namespace\" drain_for=1s was=EnvoyTerminating"
+        "WARN node DOWN reason=EnvoyNotRunning addresses=10.0.0.11 detail=\"no cilium-envoy process in this network namespace\" drain_for=1s was=EnvoyTerminating"
     );
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gwready_core::facts::Reading;
+use gwready_core::facts::{Reading, Why};
 use gwready_core::facts::steering::NetfilterFacts;
 use gwready_core::time::{Mono, Window};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -21,7 +21,8 @@ use crate::clock;
 /// Called from the thread when it has something new: a pass should run.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// A read is followed by a pause of this many times its length: changes without end keep a tenth of a core busy at most.
+/// A look is followed by a pause of this many times its CPU time: changes without end keep a tenth of a core busy at most. Not of its
+/// length: on a busy machine that is mostly waiting, and every pause would be the longer for it.
 const REST: u32 = 9;
 /// Shortest pause: changes in a row that a tool makes one by one are a few reads.
 const SHORTEST_REST: Duration = Duration::from_millis(5);
@@ -212,12 +213,12 @@ impl Worker {
         }
         self.noticed = false;
         let known = self.seen.filter(|_| self.answered == order && begin < self.next_whole);
-        let mut changed = false;
+        let mut news = false;
         match self.reader.read(known, wanted) {
             Ok(None) => self.confirm(Window { begin, end: clock::mono() }),
             Ok(Some((mark, value))) => {
                 let end = clock::mono();
-                changed = known != Some(mark);
+                news = known != Some(mark);
                 self.seen = Some(mark);
                 self.disturbed = 0;
                 self.next_whole = end.plus(WHOLE_LOOK.max(end.since(begin).saturating_mul(WHOLE_SHARE)));
@@ -227,7 +228,9 @@ impl Worker {
                 let window = Window { begin, end: clock::mono() };
                 let failed = error.unavailable(window);
                 self.seen = None;
-                self.disturbed = if failed.why == gwready_core::facts::Why::Interrupted { self.disturbed + 1 } else { 0 };
+                self.disturbed = if failed.why == Why::Interrupted { self.disturbed + 1 } else { 0 };
+                // What passes by itself is tried again soon; what does not, as seldom as a look that finds nothing.
+                news = matches!(failed.why, Why::Interrupted | Why::Deadline);
                 if self.disturbed == 0 || self.disturbed >= DISTURBED {
                     self.disturbed = 0;
                     self.publish(Reading::Unavailable(failed), order);
@@ -235,10 +238,11 @@ impl Worker {
             }
         }
         let end = clock::mono();
-        self.rested = end.plus(SHORTEST_REST.max(end.since(begin).saturating_mul(REST)));
+        let cost = clock::thread_cpu().saturating_sub(spent);
+        self.rested = end.plus(SHORTEST_REST.max(cost.saturating_mul(REST)));
         // The share is of a look that finds nothing new. One that found news may be followed by more of them, and says nothing of that cost.
-        let cost = if changed { Duration::ZERO } else { clock::thread_cpu().saturating_sub(spent) };
-        self.next_look = end.plus(cost.saturating_mul(LOOK_SHARE).clamp(SHORTEST_LOOK, LONGEST_LOOK));
+        let share = if news { Duration::ZERO } else { cost.saturating_mul(LOOK_SHARE) };
+        self.next_look = end.plus(share.clamp(SHORTEST_LOOK, LONGEST_LOOK));
     }
 
     /// The rules are those of the reading: it holds as of now.
