@@ -320,7 +320,8 @@ mod tests {
         let mut down = Scene::hostport();
         // No Envoy runs, and a thief has taken one family: only the fronts of the other one have no listener.
         down.conditions.retain(|condition| condition.reason.is_none());
-        for (front, kind) in [(None, ConditionType::EnvoyLive), (Some(Front { port: 80, family: Family::Ipv6 }), ConditionType::Listening)] {
+        for (front, kind) in [(None, ConditionType::EnvoyLive), (Some(Front { port: 80, family: Family::Ipv6 }), ConditionType::Listening)]
+        {
             let condition = Condition { kind, front, reason: Some(Reason::EnvoyNotRunning), ..Scene::hostport().conditions[0].clone() };
             down.conditions.push(Condition { status: Status::False, ..condition });
         }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gwready_core::facts::{Reading, Why};
 use gwready_core::facts::steering::NetfilterFacts;
+use gwready_core::facts::{Reading, Why};
 use gwready_core::time::{Mono, Window};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
