@@ -31,6 +31,10 @@ pub struct Report {
     pub rows: usize,
     /// Health answers that were checked.
     pub answers: usize,
+    /// Health answers that were wrong.
+    pub wrong_answers: usize,
+    /// Transitions of the node from one state to another.
+    pub transitions: f64,
     /// Everything that was wrong, in words.
     pub wrong: Vec<String>,
     /// Resident memory, KiB: median of the second fifth, and of the last.
@@ -71,8 +75,9 @@ impl Report {
         table.row(&[&"connections served by Envoy", &self.connections]);
         table.row(&[&"addresses added and removed", &self.addresses]);
         table.row(&[&"LB rows added and removed", &self.rows]);
-        table.row(&[&"health answers, all up but the wrong ones", &self.answers]);
-        table.row(&[&"wrong transitions or answers", &self.wrong.len()]);
+        table.row(&[&"health answers", &self.answers]);
+        table.row(&[&"wrong ones among them (not up, or partial)", &self.wrong_answers]);
+        table.row(&[&"transitions of the node", &format!("{:.0}", self.transitions)]);
         for (label, (early, late)) in [("resident KiB", self.resident_kib), ("open descriptors", self.descriptors)] {
             table.row(&[&format!("{label}, early -> late"), &format!("{} -> {}", figure(early), figure(late))]);
         }
@@ -119,8 +124,21 @@ pub fn run(span: Duration) -> Result<Report> {
 impl Default for Report {
     fn default() -> Self {
         let none = (f64::NAN, f64::NAN);
-        let (rounds, updates, connections, addresses, rows, answers) = Default::default();
-        Self { rounds, updates, connections, addresses, rows, answers, wrong: Vec::new(), resident_kib: none, descriptors: none }
+        let (rounds, updates, connections, addresses, rows) = Default::default();
+        let (answers, wrong_answers, transitions, wrong) = Default::default();
+        Self {
+            rounds,
+            updates,
+            connections,
+            addresses,
+            rows,
+            answers,
+            wrong_answers,
+            transitions,
+            wrong,
+            resident_kib: none,
+            descriptors: none,
+        }
     }
 }
 
@@ -214,12 +232,14 @@ impl Churn {
             lines.push(self.agent.state_line_of(address)?);
         }
         self.report.answers += lines.len();
-        let wrong = lines.into_iter().filter(|line| !line.starts_with("state=up ") || line.contains(" partial="));
+        let wrong = lines.into_iter().filter(|line| !line.starts_with("state=up ") || line.contains(" partial=")).collect::<Vec<_>>();
+        self.report.wrong_answers += wrong.len();
         self.report.wrong.extend(wrong);
         let transitions = transitions(&self.agent)?;
         if transitions > self.transitions {
             let log = self.agent.log();
             let last = log.lines().rfind(|line| line.contains("node ")).unwrap_or_default();
+            self.report.transitions += transitions - self.transitions;
             self.report.wrong.push(format!("{} transitions more, the last: {last}", transitions - self.transitions));
             self.transitions = transitions;
         }
