@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gwready::observe::netfilter::read_ruleset;
+use gwready::observe::netfilter::read_paths;
 use gwready_core::net::Endpoint;
-use gwready_core::netfilter::follow::{Connection, Follower};
+use gwready_core::netfilter::follow::Connection;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::cost;
 use super::passes::{self, PassCost};
@@ -41,34 +42,40 @@ pub fn run(options: &Options) -> Result<()> {
     steady(&node, &rules, options)
 }
 
+/// What one reading took.
+struct Reading {
+    wall: Duration,
+    cpu: Duration,
+}
+
+/// Reads and follows on a thread of its own in the node, as the agent does.
+fn read_once(node: &Node) -> Result<Reading> {
+    let connections = |address| [80, 443].map(|port| Connection::to(Endpoint { address, port }));
+    let wanted: Vec<Connection> = node.addresses().into_iter().flat_map(connections).collect();
+    node.enter(|| {
+        let begin = Instant::now();
+        std::hint::black_box(read_paths(&wanted)?);
+        let spent = clock_gettime(ClockId::ThreadCPUTime);
+        let cpu = Duration::new(u64::try_from(spent.tv_sec)?, u32::try_from(spent.tv_nsec)?);
+        Ok(Reading { wall: begin.elapsed(), cpu })
+    })
+}
+
 /// Reading and following in this process, by kind of iptables, beside `nft list ruleset`.
 fn reading(node: &Node, rules: &str, options: &Options) -> Result<()> {
-    let mut table = Table::new(&["rules, by", "read ms", "followed ms", "both ms (to reach: < 100)", "nft list ruleset ms"]);
+    let mut table = Table::new(&["rules, by", "read and followed ms (to reach: < 100)", "cpu ms", "nft list ruleset ms"]);
     for (label, tool) in [("iptables-nft", Tool::IptablesNft), ("iptables-legacy", Tool::IptablesLegacy)] {
         eprintln!("measuring: {} rules by {label}", options.rules);
         tool.load(node.space(), rules)?;
-        let (mut read, mut followed, mut both) = (Samples::default(), Samples::default(), Samples::default());
-        for _ in 0..options.rounds {
-            let begin = Instant::now();
-            let ruleset = node.enter(|| Ok(read_ruleset()?))?;
-            read.push(begin.elapsed().as_secs_f64() * 1e3);
-            let between = Instant::now();
-            let follower = Follower::new(&ruleset);
-            for address in node.addresses() {
-                for port in [80, 443] {
-                    let path = follower.follow(&Connection::to(Endpoint { address, port }));
-                    std::hint::black_box(path);
-                }
-            }
-            followed.push(between.elapsed().as_secs_f64() * 1e3);
-            both.push(begin.elapsed().as_secs_f64() * 1e3);
-        }
+        let readings: Vec<Reading> = (0..options.rounds).map(|_| read_once(node)).collect::<Result<_>>()?;
+        let of =
+            |pick: fn(&Reading) -> Duration| figure(readings.iter().map(|one| pick(one).as_secs_f64() * 1e3).collect::<Samples>().median());
         let begin = Instant::now();
         node.space().output("nft", &["list", "ruleset"])?;
         let peer = if tool == Tool::IptablesNft { begin.elapsed().as_secs_f64() * 1e3 } else { f64::NAN };
-        let shown = [read.median(), followed.median(), both.median(), peer].map(figure);
-        let [read, followed, both, peer] = &shown;
-        table.row(&[&format!("{} {label}", options.rules), read, followed, both, peer]);
+        let row = [of(|one| one.wall), of(|one| one.cpu), figure(peer)];
+        let [wall, cpu, peer] = &row;
+        table.row(&[&format!("{} {label}", options.rules), wall, cpu, peer]);
         crate::netfilter::flush(node.space())?;
     }
     println!("{table}");
@@ -77,7 +84,8 @@ fn reading(node: &Node, rules: &str, options: &Options) -> Result<()> {
 
 /// A running agent without and with the rules, in turn, and what one change costs it.
 fn steady(node: &Node, rules: &str, options: &Options) -> Result<()> {
-    let mut agent = Agent::builder(node).set("timing.resync", "50ms").set("timing.lb_poll", "50ms").set("probe.enabled", false).start()?;
+    let quick = Agent::builder(node).set("timing.resync", "50ms").set("timing.lb_poll", "50ms").set("timing.min_up", "0s");
+    let mut agent = quick.set("probe.enabled", false).start()?;
     agent.wait_state("state=up", PATIENCE)?;
     let (mut without, mut with, mut idle) = (Vec::new(), Vec::new(), Samples::default());
     let mut change = Samples::default();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
-use gwready::observe::netfilter::read_ruleset;
+use anyhow::{Result, bail, ensure};
+use gwready::observe::netfilter::{read_paths, read_ruleset};
 use gwready_core::facts::steering::NetfilterPath;
 use gwready_core::net::Endpoint;
 use gwready_core::netfilter::follow::Follower;
@@ -22,7 +22,7 @@ pub struct Seen {
     pub fate: Fate,
 }
 
-/// Reads the rules of the stage's node, foretells, connects. An error tells every disagreement.
+/// Reads the rules of the stage's node, whole and as the agent does, foretells, connects. An error tells every disagreement.
 pub fn compare(stage: &Stage) -> Result<Vec<Seen>> {
     let ruleset = stage.node().enter(|| Ok(read_ruleset()?))?;
     let follower = Follower::new(&ruleset);
@@ -31,6 +31,9 @@ pub fn compare(stage: &Stage) -> Result<Vec<Seen>> {
         let path = follower.follow(&stage.connection(to)?);
         asked.push((to, path));
     }
+    let wanted: Vec<_> = asked.iter().map(|(to, _)| stage.connection(*to)).collect::<Result<_>>()?;
+    let in_part = stage.node().enter(|| Ok(read_paths(&wanted)?))?;
+    ensure!(in_part.paths == asked, "read in part: {:#?}\nread whole: {asked:#?}", in_part.paths);
     // All at once: silence takes its time.
     let connect = |to: Endpoint, path: &NetfilterPath| stage.fate(to, patience_for(path));
     let fates: Vec<Result<Fate>> = std::thread::scope(|scope| {

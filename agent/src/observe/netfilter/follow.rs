@@ -7,6 +7,8 @@ use gwready_core::netfilter::follow::{Connection, Follower, Ingress};
 use gwready_core::netfilter::ruleset::Ruleset;
 use gwready_core::plan::ReadPlan;
 
+use super::nft::Chains;
+
 /// The connections that the rules are followed for.
 pub type Wanted = Vec<Connection>;
 
@@ -27,9 +29,20 @@ pub fn wanted_connections(plan: &ReadPlan, table: &AddressTable) -> Wanted {
     plan.endpoints().map(connection).collect()
 }
 
-/// The path of each wanted connection. `transparent` are the transparent listeners, where they matter and are known.
-pub(super) fn follow_all(ruleset: &Ruleset, wanted: &Wanted, transparent: Option<&Vec<Endpoint>>) -> Vec<(Endpoint, NetfilterPath)> {
+/// The path of each wanted connection, and the chains that any of them met. `transparent` are the transparent listeners, where they matter
+/// and are known.
+pub(super) fn follow_all(
+    ruleset: &Ruleset,
+    wanted: &Wanted,
+    transparent: Option<&Vec<Endpoint>>,
+) -> (Vec<(Endpoint, NetfilterPath)>, Chains) {
     let follower = Follower::new(ruleset);
-    let path = |connection: &Connection| follower.follow(&Connection { transparent: transparent.cloned(), ..connection.clone() });
-    wanted.iter().map(|connection| (connection.destination, path(connection))).collect()
+    let mut chains = Chains::new();
+    let mut paths = Vec::with_capacity(wanted.len());
+    for connection in wanted {
+        let mut followed = follower.follow_through(&Connection { transparent: transparent.cloned(), ..connection.clone() });
+        chains.append(&mut followed.chains);
+        paths.push((connection.destination, followed.path));
+    }
+    (paths, chains)
 }

@@ -14,5 +14,5 @@ mod worker;
 
 pub use error::NetfilterError;
 pub use follow::{Wanted, wanted_connections};
-pub use reader::read_ruleset;
+pub use reader::{read_paths, read_ruleset};
 pub use worker::{NetfilterReader, Wake};

@@ -1,4 +1,5 @@
-//! nf_tables over nfnetlink: every table that is on the way in, of one generation, complete or an error. Must not decode.
+//! nf_tables over nfnetlink: the tables that are on the way in and the chains that are asked for, of one generation, complete or an
+//! error. Must not decode, and must not decide which chains matter.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,20 +8,25 @@ use gwready_core::decode::nft::wire::{
     GET_CHAIN, GET_ELEMENTS, GET_GENERATION, GET_RULE, GET_SET, GET_TABLE, decode_generation, encode_request,
 };
 use gwready_core::decode::nft::{decode_chain, decode_elements, decode_rule, decode_set, decode_table, sets_of};
-use gwready_core::netfilter::ruleset::{Hook, Table, TableFamily};
+use gwready_core::netfilter::ruleset::{Hook, Ruleset, Table, TableFamily};
 use rustix::io::Errno;
 
 use super::error::NetfilterError;
 use crate::observe::netlink::{Exchange, NetlinkError, Protocol};
 
-/// Bound of one dump. 20,000 rules take some 20 ms.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// Bound of one dump. No pass waits for it, and a busy machine may need long for very many rules.
+const DEADLINE: Duration = Duration::from_secs(10);
 /// Tries to read all of one generation.
 const TRIES: u32 = 3;
 /// `NFTA_RULE_TABLE`, `NFTA_SET_TABLE`, `NFTA_SET_ELEM_LIST_TABLE`: all the same number.
 const TABLE: u16 = 1;
+/// `NFTA_RULE_CHAIN`.
+const CHAIN: u16 = 2;
 /// `NFTA_SET_ELEM_LIST_SET`.
 const SET: u16 = 2;
+
+/// Chains, by the place of their table in the ruleset and their own in the table.
+pub(super) type Chains = BTreeSet<(usize, usize)>;
 
 /// Asks nf_tables.
 pub(super) struct NftReader {
@@ -49,71 +55,105 @@ impl NftReader {
         }
     }
 
-    /// Generation and tables; nothing of a kernel without nf_tables.
-    pub(super) fn read(&mut self) -> Result<(Option<u32>, Vec<Table>), NetfilterError> {
+    /// Adds the tables of one generation to `ruleset`, with the rules of the chains that are asked for and the sets that those look
+    /// something up in. `choose` is asked again until it names no chain that is not read yet; it names chains by the place of their
+    /// table in the ruleset and their own. Nothing is added by a kernel without nf_tables.
+    pub(super) fn read(
+        &mut self,
+        ruleset: &mut Ruleset,
+        mut choose: impl FnMut(&Ruleset) -> Result<Chains, NetfilterError>,
+    ) -> Result<Option<u32>, NetfilterError> {
+        let first = ruleset.tables.len();
         for _ in 0..TRIES {
-            let Some(before) = self.generation()? else { return Ok((None, Vec::new())) };
-            let tables = self.read_tables();
+            let Some(before) = self.generation()? else {
+                choose(ruleset)?;
+                return Ok(None);
+            };
+            ruleset.tables.truncate(first);
+            let result = self.read_chosen(ruleset, first, &mut choose);
             let after = self.generation()?;
             // A table that went while it was read gives ENOENT, and another generation.
             if after == Some(before) {
-                return Ok((after, tables?));
+                return result.map(|()| after);
             }
         }
         Err(NetfilterError::Changing(TRIES))
     }
 
+    fn read_chosen(
+        &mut self,
+        ruleset: &mut Ruleset,
+        first: usize,
+        choose: &mut impl FnMut(&Ruleset) -> Result<Chains, NetfilterError>,
+    ) -> Result<(), NetfilterError> {
+        ruleset.tables.extend(self.read_tables()?);
+        let (mut read, mut listed, mut filled) = (Chains::new(), BTreeSet::new(), BTreeSet::new());
+        loop {
+            let wanted: Vec<(usize, usize)> = choose(ruleset)?.into_iter().filter(|at| at.0 >= first && read.insert(*at)).collect();
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            for (at, chain) in wanted {
+                let Some(table) = ruleset.tables.get_mut(at) else { continue };
+                self.read_rules(table, chain)?;
+                let used: BTreeSet<String> =
+                    table.chains.get(chain).into_iter().flat_map(|chain| &chain.rules).flat_map(sets_of).map(str::to_owned).collect();
+                if !used.is_empty() && listed.insert(at) {
+                    self.list_sets(table)?;
+                }
+                for name in used {
+                    if filled.insert((at, name.clone())) {
+                        self.fill_set(table, &name)?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tables and chains, without rules and sets.
     fn read_tables(&mut self) -> Result<Vec<Table>, NetfilterError> {
         let mut tables =
             self.exchange.dump(GET_TABLE, &encode_request(0, &[]), |_, body| decode_table(body)).map_err(failed("tables"))?.items;
         let chains = self.exchange.dump(GET_CHAIN, &encode_request(0, &[]), |_, body| decode_chain(body)).map_err(failed("chains"))?.items;
+        // They come table by table.
+        let mut at = 0;
         for (family, name, chain) in chains {
-            if let Some(table) = tables.iter_mut().find(|table| table.family == family && table.name == name) {
+            let is_its = |table: &Table| table.family == family && table.name == name;
+            if !tables.get(at).is_some_and(is_its) {
+                at = tables.iter().position(is_its).unwrap_or(tables.len());
+            }
+            if let Some(table) = tables.get_mut(at) {
                 table.chains.push(chain);
             }
         }
         tables.retain(is_on_the_way_in);
-        for table in &mut tables {
-            self.read_rules(table)?;
-            self.read_sets(table)?;
-        }
         Ok(tables)
     }
 
-    /// The rules of one table, into its chains.
-    fn read_rules(&mut self, table: &mut Table) -> Result<(), NetfilterError> {
-        let request = encode_request(kernel_family(table.family), &[(TABLE, &table.name)]);
+    /// The rules of one chain.
+    fn read_rules(&mut self, table: &mut Table, chain: usize) -> Result<(), NetfilterError> {
+        let Some(chain) = table.chains.get_mut(chain) else { return Ok(()) };
+        let request = encode_request(kernel_family(table.family), &[(TABLE, &table.name), (CHAIN, &chain.name)]);
         let rules = self.exchange.dump(GET_RULE, &request, |_, body| decode_rule(body)).map_err(failed("rules"))?.items;
-        // They come chain by chain.
-        let mut at = 0;
-        for placed in rules {
-            if table.chains.get(at).is_none_or(|chain| chain.name != placed.chain) {
-                let found = table.chains.iter().position(|chain| chain.name == placed.chain);
-                let unknown = || NetlinkError::Malformed(format!("a rule of the chain {}, which is not listed", placed.chain));
-                at = found.ok_or_else(unknown).map_err(failed("rules"))?;
-            }
-            if let Some(chain) = table.chains.get_mut(at) {
-                chain.rules.push(placed.rule);
-            }
-        }
+        // A kernel that does not filter would send the whole table.
+        chain.rules = rules.into_iter().filter(|placed| placed.chain == chain.name).map(|placed| placed.rule).collect();
         Ok(())
     }
 
-    /// The sets of one table, with the elements of those that a rule looks something up in.
-    fn read_sets(&mut self, table: &mut Table) -> Result<(), NetfilterError> {
-        let family = kernel_family(table.family);
-        let request = encode_request(family, &[(TABLE, &table.name)]);
+    /// The sets of one table, without elements.
+    fn list_sets(&mut self, table: &mut Table) -> Result<(), NetfilterError> {
+        let request = encode_request(kernel_family(table.family), &[(TABLE, &table.name)]);
         let sets = self.exchange.dump(GET_SET, &request, |_, body| decode_set(body)).map_err(failed("sets"))?.items;
-        let used: BTreeSet<&str> = table.chains.iter().flat_map(|chain| &chain.rules).flat_map(sets_of).collect();
-        for (_, _, mut set) in sets {
-            // Packets change a dynamic set without a new generation: its elements prove nothing.
-            if used.contains(set.name.as_str()) && !set.flags.dynamic {
-                let request = encode_request(family, &[(TABLE, &table.name), (SET, &set.name)]);
-                let lists = self.exchange.dump(GET_ELEMENTS, &request, |_, body| decode_elements(body).map(Some));
-                set.elements = lists.map_err(failed("elements of a set"))?.items.into_iter().flatten().collect();
-            }
-            table.sets.push(set);
-        }
+        table.sets = sets.into_iter().map(|(_, _, set)| set).collect();
+        Ok(())
+    }
+
+    /// The elements of one set. Packets change a dynamic set without a new generation: its elements prove nothing.
+    fn fill_set(&mut self, table: &mut Table, name: &str) -> Result<(), NetfilterError> {
+        let Some(set) = table.sets.iter_mut().find(|set| set.name == name && !set.flags.dynamic) else { return Ok(()) };
+        let request = encode_request(kernel_family(table.family), &[(TABLE, &table.name), (SET, name)]);
+        let lists = self.exchange.dump(GET_ELEMENTS, &request, |_, body| decode_elements(body).map(Some));
+        set.elements = lists.map_err(failed("elements of a set"))?.items.into_iter().flatten().collect();
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! One reading: all rules of one moment, and what they do with the wanted connections. Keeps no rule.
+//! One reading: the rules of one moment, and what they do with the wanted connections. Keeps no rule.
 
 use gwready_core::decode::iptables::decode_legacy_table;
 use gwready_core::facts::steering::NetfilterFacts;
@@ -6,9 +6,9 @@ use gwready_core::netfilter::ruleset::{Ruleset, Table};
 
 use super::error::NetfilterError;
 use super::follow::{Wanted, follow_all};
-use super::legacy::{LegacyTables, read_legacy};
+use super::legacy::{LegacyTable, LegacyTables, read_legacy};
 use super::nft::NftReader;
-use super::transparent::{asked_sockets, transparent_listeners};
+use super::transparent::{Asked, asked_sockets, transparent_listeners};
 use super::watch::RuleWatch;
 use crate::observe::sockets::SocketReader;
 
@@ -51,33 +51,54 @@ impl RuleReader {
         {
             return Ok(None);
         }
-        let (mark, ruleset) = self.read_rules(legacy)?;
-        let asked = asked_sockets(&ruleset, wanted);
-        let mark = Mark { asks_sockets: asked.proxies, ..mark };
-        let transparent = if asked.ports.is_empty() { None } else { transparent_listeners(&mut self.sockets, &asked.ports) };
-        Ok(Some((mark, NetfilterFacts { paths: follow_all(&ruleset, wanted, transparent.as_ref()) })))
-    }
-
-    fn read_rules(&mut self, legacy: LegacyTables) -> Result<(Mark, Ruleset), NetfilterError> {
-        let (generation, mut tables) = self.nft.read()?;
-        let fingerprint = legacy.fingerprint;
-        for table in legacy.tables {
-            let decoded = decode_legacy_table(table.family, &table.name, &table.raw.info, &table.raw.entries);
-            let decoded: Table = decoded.map_err(|error| NetfilterError::Layout {
-                family: table.family,
-                table: table.name.clone(),
-                sentence: error.to_string(),
-            })?;
-            tables.push(decoded);
-        }
-        Ok((Mark { generation, legacy: fingerprint, asks_sockets: false }, Ruleset { tables }))
+        let legacy_mark = legacy.fingerprint;
+        let mut ruleset = decode_legacy(legacy)?;
+        let (mut asked, mut transparent, mut paths) = (Asked::default(), None, Vec::new());
+        let sockets = &mut self.sockets;
+        // Thousands of chains belong to others: only those that a wanted connection meets are read.
+        let generation = self.nft.read(&mut ruleset, |ruleset| {
+            let now = asked_sockets(ruleset, wanted);
+            if now != asked {
+                transparent = transparent_listeners(sockets, &now.ports);
+                asked = now;
+            }
+            let (found, chains) = follow_all(ruleset, wanted, transparent.as_ref());
+            paths = found;
+            Ok(chains)
+        })?;
+        let mark = Mark { generation, legacy: legacy_mark, asks_sockets: asked.proxies };
+        Ok(Some((mark, NetfilterFacts { paths })))
     }
 }
 
-/// Every rule of the calling thread's network namespace that is on the way in, at once.
+/// The legacy tables as the model has them.
+fn decode_legacy(legacy: LegacyTables) -> Result<Ruleset, NetfilterError> {
+    let decode = |table: LegacyTable| -> Result<Table, NetfilterError> {
+        let decoded = decode_legacy_table(table.family, &table.name, &table.raw.info, &table.raw.entries);
+        decoded.map_err(|error| NetfilterError::Layout { family: table.family, table: table.name, sentence: error.to_string() })
+    };
+    Ok(Ruleset { tables: legacy.tables.into_iter().map(decode).collect::<Result<_, _>>()? })
+}
+
+/// Every rule of the calling thread's network namespace that is on the way in, at once: for who wants to look at them.
 ///
 /// # Errors
 /// [`NetfilterError`]: nothing of the rules is handed out then.
 pub fn read_ruleset() -> Result<Ruleset, NetfilterError> {
-    RuleReader::new().read_rules(read_legacy()?).map(|(_, ruleset)| ruleset)
+    let mut ruleset = decode_legacy(read_legacy()?)?;
+    let every = |ruleset: &Ruleset| {
+        let tables = ruleset.tables.iter().enumerate();
+        Ok(tables.flat_map(|(at, table)| (0..table.chains.len()).map(move |chain| (at, chain))).collect())
+    };
+    NftReader::new().read(&mut ruleset, every)?;
+    Ok(ruleset)
+}
+
+/// What the rules of the calling thread's network namespace do with each wanted connection, once, as the agent's thread reads them.
+///
+/// # Errors
+/// [`NetfilterError`]: nothing is known of any connection then.
+pub fn read_paths(wanted: &Wanted) -> Result<NetfilterFacts, NetfilterError> {
+    // Without rules that are known there is always a reading.
+    RuleReader::new().read(None, wanted).map(|reading| reading.map(|(_, facts)| facts).unwrap_or_default())
 }

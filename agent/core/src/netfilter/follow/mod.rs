@@ -45,6 +45,8 @@ pub(crate) use connection::octets;
 pub use connection::{Connection, Ingress};
 pub use index::Follower;
 
+use std::collections::BTreeSet;
+
 use connection::Packet;
 use index::Base;
 use state::{Cause, Site};
@@ -54,6 +56,15 @@ use worlds::Worlds;
 use super::render::{render_cause, render_site, render_targets};
 use super::ruleset::Ruleset;
 use crate::facts::steering::NetfilterPath;
+
+/// What becomes of a connection, and what was looked at to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// What becomes of it.
+    pub path: NetfilterPath,
+    /// The chains that it met, by the place of their table in the ruleset and their own in the table.
+    pub chains: BTreeSet<(usize, usize)>,
+}
 
 /// One connection through a ruleset. For several, prepare a [`Follower`] once.
 #[must_use]
@@ -65,42 +76,31 @@ impl<'a> Follower<'a> {
     /// What becomes of a connection.
     #[must_use]
     pub fn follow(&self, connection: &Connection) -> NetfilterPath {
+        self.follow_through(connection).path
+    }
+
+    /// As [`Follower::follow`], with the chains that were met. Rules of other chains do not matter to the answer: who reads rules
+    /// can begin with none, and read those of the chains that are met until no new one is.
+    #[must_use]
+    pub fn follow_through(&self, connection: &Connection) -> Followed {
+        let mut chains = BTreeSet::new();
         let bases: Vec<Base<'a>> = self.bases().iter().filter(|base| base.sees(connection.family())).copied().collect();
         let interfaces: Vec<Option<&Ingress>> =
             if connection.ingress.is_empty() { vec![None] } else { connection.ingress.iter().map(Some).collect() };
         let mut gave_up = None;
         let mut all: Option<Worlds> = None;
         for ingress in interfaces {
-            let one = self.by_interface(Packet { connection, ingress }, &bases, &mut gave_up);
+            let mut walk = Walk::new(self, Packet { connection, ingress });
+            let one = by_interface(&mut walk, &bases);
+            gave_up = gave_up.or(walk.gave_up);
+            chains.append(&mut walk.met);
             all = Some(match all {
                 Some(worlds) => worlds.some(&one),
                 None => one,
             });
         }
-        let Some(worlds) = all else { return NetfilterPath::Passes };
-        self.answer(&worlds, gave_up)
-    }
-
-    /// Chains with one place in the order are followed as they were dumped and the other way round: the kernel puts the one that was
-    /// registered last first, and a dump does not tell.
-    fn by_interface(&self, packet: Packet<'_>, bases: &[Base<'a>], gave_up: &mut Option<Site>) -> Worlds {
-        let mut walk = Walk::new(self, packet);
-        let worlds = walk.run(bases);
-        let tied = bases.windows(2).find_map(|pair| match pair {
-            [one, two] if one.place() == two.place() => Some(one.site),
-            _ => None,
-        });
-        let worlds = match tied {
-            None => worlds,
-            Some(site) => {
-                let mut reversed: Vec<Base<'a>> = bases.iter().rev().copied().collect();
-                reversed.sort_by_key(Base::place);
-                let other = walk.run(&reversed);
-                worlds.either(&other, Cause::Order(site))
-            }
-        };
-        *gave_up = gave_up.or(walk.gave_up);
-        worlds
+        let path = all.map_or(NetfilterPath::Passes, |worlds| self.answer(&worlds, gave_up));
+        Followed { path, chains }
     }
 
     fn answer(&self, worlds: &Worlds, gave_up: Option<Site>) -> NetfilterPath {
@@ -135,4 +135,19 @@ impl<'a> Follower<'a> {
         let cause = blame.or_else(|| worlds.iter().find_map(|world| world.cause));
         NetfilterPath::Unclear { because: cause.map_or_else(String::new, |cause| render_cause(self.ruleset(), cause)) }
     }
+}
+
+/// Chains with one place in the order are followed as they were dumped and the other way round: the kernel puts the one that was
+/// registered last first, and a dump does not tell.
+fn by_interface<'a>(walk: &mut Walk<'_, 'a>, bases: &[Base<'a>]) -> Worlds {
+    let worlds = walk.run(bases);
+    let tied = bases.windows(2).find_map(|pair| match pair {
+        [one, two] if one.place() == two.place() => Some(one.site),
+        _ => None,
+    });
+    let Some(site) = tied else { return worlds };
+    let mut reversed: Vec<Base<'a>> = bases.iter().rev().copied().collect();
+    reversed.sort_by_key(Base::place);
+    let other = walk.run(&reversed);
+    worlds.either(&other, Cause::Order(site))
 }

@@ -1,6 +1,6 @@
 //! The walk through chains: base chains in order, jumps and returns, policies, the routing decision between prerouting and input.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::connection::Packet;
@@ -29,12 +29,14 @@ pub(super) struct Walk<'f, 'a> {
     budget: usize,
     /// Where it was given up.
     pub(super) gave_up: Option<Site>,
+    /// Chains that were entered, by their table's and their own place.
+    pub(super) met: BTreeSet<(usize, usize)>,
 }
 
 impl<'f, 'a> Walk<'f, 'a> {
     pub(super) fn new(follower: &'f Follower<'a>, packet: Packet<'f>) -> Self {
         let budget = 20_000 + 8 * follower.size();
-        Self { follower, packet, memo: HashMap::new(), budget, gave_up: None }
+        Self { follower, packet, memo: HashMap::new(), budget, gave_up: None, met: BTreeSet::new() }
     }
 
     /// From the wire to the socket.
@@ -94,6 +96,7 @@ impl<'f, 'a> Walk<'f, 'a> {
         if let Some(known) = self.memo.get(&key) {
             return known.as_ref().clone();
         }
+        self.met.insert((at.site.table, at.site.chain));
         let worlds = self.rules(at, state);
         self.memo.insert(key, Rc::new(worlds.clone()));
         worlds
