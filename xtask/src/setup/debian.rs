@@ -28,6 +28,12 @@ pub(super) const TEST: &[Need] = &[
     ("socat", "socat"),
     ("nft", "nftables"),
     ("iptables", "iptables"),
+    // What the documentation's commands call besides.
+    ("curl", "curl"),
+    ("jq", "jq"),
+    ("openssl", "openssl"),
+    ("pgrep", "procps"),
+    ("bpftool", "bpftool"),
     // 100 MB with what it needs, the browser itself 124 MB: the status page is looked at by a real one.
     ("chromium-headless-shell", "chromium-headless-shell"),
 ];
@@ -41,6 +47,12 @@ pub(super) const BENCH: &[Need] = &[
     ("wrk", "wrk"),
     ("nft", "nftables"),
     ("iptables", "iptables"),
+    // What the documentation's commands call besides.
+    ("curl", "curl"),
+    ("jq", "jq"),
+    ("openssl", "openssl"),
+    ("pgrep", "procps"),
+    ("bpftool", "bpftool"),
 ];
 
 /// What running the image takes: a container runtime with its default seccomp profile, and another processor.
