@@ -53,7 +53,8 @@ pub(crate) fn lines_without_language(root: &Path) -> Result<Vec<(String, usize, 
     Ok(lines)
 }
 
-fn files(root: &Path) -> Result<Vec<(String, String)>> {
+/// Name and text of every page.
+pub(crate) fn files(root: &Path) -> Result<Vec<(String, String)>> {
     let mut paths = vec![root.join("README.md"), root.join("SECURITY.md"), root.join("tests/README.md")];
     for folder in ["docs", "deploy"] {
         collect(&root.join(folder), &mut paths)?;

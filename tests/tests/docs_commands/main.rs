@@ -62,3 +62,18 @@ fn no_command_hides_in_a_block_without_a_language() {
     }
     assert!(found.is_empty(), "say ```sh or ```console:\n{found}");
 }
+
+#[test]
+fn no_link_of_the_documentation_is_dead() {
+    let mut dead = String::new();
+    for (name, text) in blocks::files(root()).unwrap() {
+        let folder = root().join(&name);
+        for rest in text.split("](").skip(1) {
+            let target = rest.split([')', '#']).next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") && !folder.parent().unwrap().join(target).exists() {
+                let _ = writeln!(dead, "{name}: {target}");
+            }
+        }
+    }
+    assert!(dead.is_empty(), "\n{dead}");
+}

@@ -79,6 +79,8 @@ pub(crate) const EXPECTED: &[Expected] = &[
     expect("echo $?             # the agent's own readiness", &["ok\n0"]),
     expect("/gwready check | tail -20", &["InService"]),
     expect("gwready --version", &["gwready 0."]),
+    expect("ss -tlnpe 'sport = :80'", &["0.0.0.0:80", "cilium-envoy"]),
+    expect("gwready explain theft.json", &["NotIntercepted 80/ipv4: FALSE HostPort", "4. Verdict"]),
     expect("gwready drain --for 30m", &["drain"]),
     expect("gwready undrain", &["no longer draining"]),
     expect("wait --timeout 2m --all 10.0.0.11 10.0.0.12 10.0.0.13", &["ready: 3 of 3"]),
@@ -102,7 +104,12 @@ pub(crate) const ALLOWED: &[(&str, i32)] = &[
 
 /// What stands here for a placeholder, a name of yours, or a program that does not end by itself.
 pub(crate) const SUBSTITUTES: &[(&str, &str)] = &[
+    ("nsenter --net=… --mount=… ", ""),
     ("nsenter --net=… ", ""),
+    ("target/debug/gwready", "gwready"),
+    (" --config …", ""),
+    ("theft.json", "/run/theft.json"),
+    ("> node.json", "> /run/node.json"),
     ("watch -n1 ", "bash -c "),
     ("nft monitor trace", "timeout 1 nft monitor trace"),
     ("\"sport = :N\"", "\"sport = :80\""),
