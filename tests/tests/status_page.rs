@@ -1,6 +1,6 @@
 //! The status page of a live agent in a real browser: what it says, that it needs nothing from elsewhere, and that a phone
 //! shows all of it without scrolling sideways.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::IpAddr;
 
