@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -65,8 +65,8 @@ impl Place {
             );
             node.space().output("sh", &["-c", &rule])?;
         }
-        let tools = tools(&node)?;
         let envoy = Envoy::start(&node)?;
+        let tools = tools(&node, &envoy)?;
         let agent = scene::quick(&node)
             .set("state_dir", "/run/gwready")
             .set("control_socket", "/run/gwready/gwready.sock")
@@ -209,12 +209,17 @@ fn last_program(text: &str) -> &str {
     text.get(start..end).and_then(|last| last.split_whitespace().next()).unwrap_or_default()
 }
 
-/// A folder for PATH: the agent under test, helm, and kubectl with its small cluster.
-fn tools(node: &Node) -> Result<PathBuf> {
+/// A folder for PATH: the agent under test, helm, kubectl with its small cluster, and a pgrep that sees this node's processes
+/// only: on the machine there may be other boxes.
+fn tools(node: &Node, envoy: &Envoy) -> Result<PathBuf> {
     let folder = node.dir().join("tools");
     fs::create_dir(&folder)?;
     symlink(paths::gwready()?, folder.join("gwready"))?;
     symlink(kubernetes("helm")?, folder.join("helm"))?;
+    let pgrep = folder.join("pgrep");
+    let of_this_node = format!("exec {} --ns {} --nslist net \"$@\"", paths::installed("pgrep")?.display(), envoy.pid()?);
+    fs::write(&pgrep, format!("#!/bin/sh\n{of_this_node}\n"))?;
+    fs::set_permissions(&pgrep, fs::Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(root().join("tests/tests/docs_commands/kubectl"))? {
         let path = entry?.path();
         fs::copy(&path, folder.join(path.file_name().context("a file without a name")?))?;
