@@ -1,4 +1,4 @@
-//! What is known of single commands: why one can't be run here, what one must show, what stands for a placeholder.
+//! What is known of single commands: why one can't be run here, what one must show, what stands for a name of yours.
 //! A command that none of these names is run as it is and must succeed.
 
 /// A command that is not run, and why.
@@ -102,7 +102,7 @@ pub(crate) const ALLOWED: &[(&str, i32)] = &[
     ("nft monitor trace", 124),
 ];
 
-/// What stands here for a placeholder, a name of yours, or a program that does not end by itself.
+/// What stands here for a name of yours, or a program that does not end by itself.
 pub(crate) const SUBSTITUTES: &[(&str, &str)] = &[
     ("nsenter --net=… --mount=… ", ""),
     ("nsenter --net=… ", ""),
