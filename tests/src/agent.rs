@@ -153,7 +153,6 @@ impl Agent {
     }
 
     /// As [`Agent::builder`], but back up 100 ms after everything holds again: tests of what comes and goes.
-    #[must_use]
     pub fn quick(node: &Node) -> AgentBuilder {
         Self::builder(node).set("timing.min_up", "100ms")
     }
