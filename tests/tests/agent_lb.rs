@@ -206,3 +206,20 @@ fn wait_unknown(agent: &Agent, reason: &str) {
     })
     .unwrap();
 }
+
+#[test]
+fn an_entry_is_seen_by_the_poll_of_the_maps_and_needs_no_tick() {
+    let node = Node::new().unwrap();
+    let mut maps = scene::maps(&node).unwrap();
+    let envoy = Envoy::start(&node).unwrap();
+    let agent = quick(&node).set("timing.resync", "60s").set("timing.stale_after", "180s").set("probe.enabled", false);
+    let mut scene = Scene::with(&node, envoy, agent).unwrap();
+    let first = scene.first();
+    // Not once: what an agent reads for the first time soon after its start judges everything too.
+    for _ in 0..5 {
+        maps.add(first, 80, kind::HOST_PORT, &[(pod(first), 8080)]).unwrap();
+        scene.wait_down(first, "HostPort").unwrap();
+        maps.remove(first, 80).unwrap();
+        scene.wait_up(first).unwrap();
+    }
+}

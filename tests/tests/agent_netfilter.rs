@@ -2,12 +2,15 @@
 //! which rule it is.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
+use std::time::Duration;
 
 use gwready_tests::netfilter::{Tool, flush};
 use gwready_tests::scene::{SOON, maps, quick, wait_reason, wait_status};
 use gwready_tests::{Agent, Envoy, Node, Scene, eventually};
 use serde_json::Value;
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// A chain of both families with one rule.
 fn chain(kind: &str, hook: &str, rule: &str) -> String {
@@ -168,4 +171,53 @@ fn a_burst_of_changes_is_a_few_passes_and_the_last_one_counts() {
         Ok(())
     })
     .unwrap();
+}
+
+fn age(agent: &Agent) -> f64 {
+    agent.metric_value("gwready_observation_age_seconds", &[("source", "netfilter")]).unwrap()
+}
+
+#[test]
+fn a_change_is_heard_of_long_before_the_next_look() {
+    let mut scene = Scene::up().unwrap();
+    // Many legacy rules, on nobody's way: looks that find nothing new are up to half a minute apart.
+    let rules: String = (0..8000).map(|n| format!("-A UNUSED -s 203.0.{}.{}/32 -j ACCEPT\n", n / 250, n % 250)).collect();
+    load(&scene, Tool::IptablesLegacy, &format!("*raw\n:PREROUTING ACCEPT [0:0]\n:UNUSED - [0:0]\n{rules}COMMIT\n"));
+    eventually(Duration::from_secs(60), || {
+        let age = age(&scene.agent);
+        anyhow::ensure!(age > 8.0, "the last look is {age} s old");
+        Ok(())
+    })
+    .unwrap();
+    load(&scene, Tool::Nft, &chain("nat", "prerouting", "tcp dport 80 redirect to :8080"));
+    scene.wait_node_down("NetfilterRedirect").unwrap();
+    load(&scene, Tool::Nft, "delete table inet foreign\n");
+    scene.wait_node_up().unwrap();
+}
+
+#[test]
+fn a_tproxy_of_nft_takes_clients_only_while_somebody_listens_where_it_sends_them() {
+    let mut scene = Scene::up().unwrap();
+    let rule = "meta nfproto ipv4 tcp dport 80 tproxy ip to :12345 meta mark set 0x1 accept";
+    load(&scene, Tool::Nft, &chain("filter", "prerouting", rule));
+    // The rule has been read before anybody listens.
+    let before = age(&scene.agent);
+    eventually(SOON, || {
+        let age = age(&scene.agent);
+        anyhow::ensure!(age < before || age < 0.5, "{age}");
+        Ok(())
+    })
+    .unwrap();
+    scene.wait_node_up().unwrap();
+    let proxy = scene.node.enter(|| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_ip_transparent_v4(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 12345)).into())?;
+        socket.listen(128)?;
+        Ok(socket)
+    });
+    let first = scene.first();
+    scene.wait_down(first, "NetfilterRedirect").unwrap();
+    drop(proxy);
+    scene.wait_up(first).unwrap();
 }

@@ -18,7 +18,11 @@ const SOON: std::time::Duration = std::time::Duration::from_secs(5);
 const PORT: u16 = 80;
 
 fn listen(node: &Node, address: &str) -> TcpListener {
-    let address = SocketAddr::new(address.parse().unwrap(), PORT);
+    listen_at(node, address, PORT)
+}
+
+fn listen_at(node: &Node, address: &str, port: u16) -> TcpListener {
+    let address = SocketAddr::new(address.parse().unwrap(), port);
     node.enter(|| {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -153,4 +157,37 @@ fn a_socket_that_no_client_of_a_judged_address_gets_is_found_with_age() {
         Ok(())
     });
     found.unwrap();
+}
+
+/// A join moves each of the ten answers that are asked for with a chance of one in two: hardly one in a thousand moves none. Whoever asked
+/// only once per judged address and member would miss one in sixteen.
+#[test]
+fn who_joins_a_group_is_seen_at_the_next_read() {
+    // The kernel's hash is the same for the same ports: each port is another throw of the dice.
+    const PORTS: std::ops::Range<u16> = 8000..8100;
+    let node = Node::new().unwrap();
+    let mut plan = plan(&node);
+    let missed = PORTS.filter(|&port| {
+        let _group = [listen_at(&node, "0.0.0.0", port), listen_at(&node, "0.0.0.0", port)];
+        plan.ports = vec![port];
+        let mut reader = SocketReader::new();
+        read(&node, &mut reader, &plan, true);
+        let _thief = listen_at(&node, "0.0.0.0", port);
+        value(node.enter(|| Ok(reader.read_steady(&plan))).unwrap()).listeners.len() != 3
+    });
+    let missed: Vec<u16> = missed.collect();
+    assert!(missed.len() <= 2, "joins that were not seen: {missed:?}");
+}
+
+#[test]
+fn who_takes_an_address_is_seen_at_the_next_read_and_so_is_the_end_of_it() {
+    let node = Node::new().unwrap();
+    let _envoy = envoy(&node);
+    let plan = plan(&node);
+    let mut reader = SocketReader::new();
+    read(&node, &mut reader, &plan, true);
+    let thief = listen(&node, "10.77.0.1");
+    assert_eq!(read(&node, &mut reader, &plan, true).listeners.len(), 5);
+    drop(thief);
+    assert_eq!(read(&node, &mut reader, &plan, true).listeners.len(), 4);
 }
