@@ -191,7 +191,7 @@ mod tests {
         let text = explain(&Scene::hostport(), &Memory::default());
         let places: Vec<usize> = [
             "1. Sources",
-            "sockets      who gets a SYN",
+            "sockets      not read",
             "2. What is judged",
             "ports      80, 443 (learnt)",
             "3. Conditions",

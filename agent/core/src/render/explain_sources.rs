@@ -33,15 +33,23 @@ pub(super) const fn sources_of(kind: ConditionType) -> &'static [&'static str] {
     }
 }
 
-/// A line for each source.
+/// A line for each source: what became of its last read, and what it is where that needs no words of its own.
 pub(super) fn push_sources(out: &mut String, file: &SnapshotFile) {
     out.push_str("\n1. Sources\n");
     for read in source_reads(&file.snapshot) {
-        let _ = writeln!(out, "   {:<13}{}\n   {:<13}{}", read.name, what_is(read.name), "", state(&read, file.now));
+        let _ = match read.failure.is_none() && read.not_there.is_none() {
+            true => writeln!(out, "   {:<13}{:<28}  {}", read.name, state(&read, file.now), what_is(read.name)),
+            false => writeln!(out, "   {:<13}{}", read.name, state(&read, file.now)),
+        };
     }
-    let _ = writeln!(out, "   {:<13}close samples of suspected accept queues\n   {:<13}{}", BESIDE[0], "", queues(file));
-    let _ = writeln!(out, "   {:<13}TERM on its way to Envoy, by eBPF\n   {:<13}{}", BESIDE[1], "", signals(file));
-    let _ = writeln!(out, "   {:<13}the operator's wish\n   {:<13}{}", BESIDE[2], "", drain(file));
+    let beside = [
+        (queues(file), "close samples of suspected accept queues"),
+        (signals(file), "TERM on its way to Envoy, by eBPF"),
+        (drain(file), "the operator's wish"),
+    ];
+    for (name, (state, what)) in BESIDE.into_iter().zip(beside) {
+        let _ = writeln!(out, "   {name:<13}{state:<28}  {what}");
+    }
 }
 
 /// The sources of a condition, for the family of its front, with those that could not be used marked.
@@ -153,10 +161,10 @@ mod tests {
         out
     }
 
-    /// The second line of a source.
+    /// What is said of a source, without what it is.
     fn state_of<'a>(told: &'a str, source: &str) -> &'a str {
-        let mut lines = told.lines().skip_while(|line| !line.starts_with(&format!("   {source} ")));
-        lines.nth(1).unwrap_or_default().trim()
+        let said = told.lines().find_map(|line| line.strip_prefix(&format!("   {source} "))).unwrap_or_default();
+        said.trim().split("  ").next().unwrap_or_default()
     }
 
     #[test]
