@@ -72,8 +72,10 @@ impl NftReader {
             ruleset.tables.truncate(first);
             let result = self.read_chosen(ruleset, first, &mut choose);
             let after = self.generation()?;
-            // A table that went while it was read gives ENOENT, and another generation.
-            if after == Some(before) {
+            // What went while it was read gives ENOENT: with another generation, or with the same where it was counted up a moment before
+            // the tables changed (`nf_tables_commit`).
+            let went = matches!(&result, Err(NetfilterError::Nft { source: NetlinkError::Refused(Errno::NOENT), .. }));
+            if after == Some(before) && !went {
                 return result.map(|()| after);
             }
         }

@@ -208,11 +208,11 @@ impl Worker {
         let spent = clock::thread_cpu();
         // What happens from here on is a notice for the next look.
         self.watch = self.watch.take().or_else(|| self.reader.watch());
-        if let Some(watch) = &mut self.watch {
-            watch.drain();
-        }
+        let noticed = self.watch.as_mut().is_some_and(RuleWatch::drain) || std::mem::take(&mut self.noticed);
         self.noticed = false;
-        let known = self.seen.filter(|_| self.answered == order && begin < self.next_whole);
+        // The kernel counts a generation up a moment before it shows it, and sends its notice afterwards: what was read within that moment
+        // can bear the number of what came then. So a notice asks for a new reading whatever the number.
+        let known = self.seen.filter(|_| !noticed && self.answered == order && begin < self.next_whole);
         let mut news = false;
         match self.reader.read(known, wanted) {
             Ok(None) => self.confirm(Window { begin, end: clock::mono() }),
