@@ -38,7 +38,7 @@ fn fault_12_on_one_of_two_addresses_only_that_address_leaves() {
         "WARN node UP partial=1 of=2 reason=HostPort port=80 family=ipv4 addresses=10.0.0.11 thief=10.42.1.7:80 entry=10.0.0.11:80/6 kind=HostPort outcome=\"drop 134\""
     );
     watch.sees(30.0, &Node::with(&[A, B])).sees(32.0, &Node::with(&[A, B]));
-    assert_eq!(watch.log(), "INFO node UP partial=0 back=10.0.0.11");
+    assert_eq!(watch.log(), "INFO node UP back=10.0.0.11 partial=0");
 }
 
 #[test]
