@@ -11,6 +11,7 @@ pub mod daemon;
 pub mod events;
 pub mod health;
 pub mod logging;
+mod memory;
 pub mod metrics;
 pub mod observe;
 pub mod privileges;

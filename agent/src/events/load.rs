@@ -5,7 +5,6 @@
 
 use super::attach::{self, EXIT, Program, SIGNAL, SOCKET_STATE};
 use super::log::{self, LogStream};
-use super::memory;
 use super::offsets::{self, Offsets};
 use super::prove;
 use super::ring::Ring;
@@ -74,9 +73,9 @@ pub fn load(options: Options) -> Result<Events, LoadError> {
     if OBJECT.is_empty() {
         return Err(LoadError::NotEmbedded);
     }
-    memory::keep_little();
+    crate::memory::keep_little();
     let outcome = load_proven(options);
-    memory::give_back();
+    crate::memory::give_back();
     outcome
 }
 

@@ -9,7 +9,6 @@ mod btf;
 mod decode;
 pub mod load;
 mod log;
-mod memory;
 mod offsets;
 mod prove;
 pub mod ring;

@@ -2,7 +2,7 @@
 
 use gwready_core::facts::steering::NetfilterPath;
 use gwready_core::netfilter::expr::{Base, BitwiseOp, CmpOp, Data, Dest, Expr, Nat, Reg, Verdict};
-use gwready_core::netfilter::follow::{Connection, follow};
+use gwready_core::netfilter::follow::{Connection, Followed, Follower, follow};
 use gwready_core::netfilter::ruleset::{BaseChain, Chain, ChainKind, Hook, Policy, Rule, Ruleset, Table, TableFamily};
 use gwready_core::netfilter::set::{Element, Set, SetFlags};
 use gwready_core::netfilter::xt::{NatRange, XtMatch, XtTarget};
@@ -173,6 +173,33 @@ proptest! {
             if let NetfilterPath::Unclear { because } = answer {
                 prop_assert!(!because.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn rules_of_chains_that_are_not_met_do_not_matter(tables in vec(any_table(), 0..4)) {
+        let rules = Ruleset { tables };
+        for connection in [to("10.0.0.11:80"), to("[fd00::11]:80")] {
+            let followed = Follower::new(&rules).follow_through(&connection);
+            prop_assert_eq!(&read_as_met(&rules, &connection), &followed);
+        }
+    }
+}
+
+/// The rules as a reader gets them that begins with none and reads those of the chains that are met.
+fn read_as_met(rules: &Ruleset, connection: &Connection) -> Followed {
+    let mut read = rules.clone();
+    read.tables.iter_mut().flat_map(|table| &mut table.chains).for_each(|chain| chain.rules.clear());
+    let mut known = std::collections::BTreeSet::new();
+    loop {
+        let followed = Follower::new(&read).follow_through(connection);
+        let news: Vec<(usize, usize)> = followed.chains.difference(&known).copied().collect();
+        if news.is_empty() {
+            return followed;
+        }
+        for (table, chain) in news {
+            read.tables[table].chains[chain].rules.clone_from(&rules.tables[table].chains[chain].rules);
+            known.insert((table, chain));
         }
     }
 }

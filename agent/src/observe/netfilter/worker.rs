@@ -223,6 +223,7 @@ impl Worker {
                 self.disturbed = 0;
                 self.next_whole = end.plus(WHOLE_LOOK.max(end.since(begin).saturating_mul(WHOLE_SHARE)));
                 self.publish(Reading::Observed { value, window: Window { begin, end } }, order);
+                crate::memory::give_back();
             }
             Err(error) => {
                 let window = Window { begin, end: clock::mono() };

@@ -1,7 +1,8 @@
-//! Gives freed memory back to the system after a load.
+//! Gives freed memory back to the system after something large was parsed.
 //!
-//! The loader parses all of the kernel's types into many small pieces. glibc keeps their pages when they
-//! are freed (18 MB resident afterwards instead of 1); musl returns them by itself.
+//! The loader of the eBPF programs parses all of the kernel's types into many small pieces, the reader of netfilter's rules all
+//! that a connection meets. glibc keeps their pages when they are freed (18 MB resident afterwards instead of 1); musl returns
+//! them by itself.
 #![cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "mallopt and malloc_trim are plain C functions"))]
 
 /// Free memory at the end of a heap that is kept, bytes. glibc's own default; but unless it is set, glibc raises it to twice
@@ -10,7 +11,7 @@
 const KEPT: libc::c_int = 128 << 10;
 
 /// To be called before a load: no block of it changes what is kept after it.
-pub(super) fn keep_little() {
+pub(crate) fn keep_little() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointer, and takes the allocator's own locks.
     unsafe {
@@ -19,7 +20,7 @@ pub(super) fn keep_little() {
 }
 
 /// Returns free pages of this process's heap.
-pub(super) fn give_back() {
+pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointer, and takes the allocator's own locks.
     unsafe {
