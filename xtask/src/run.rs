@@ -26,14 +26,16 @@ pub(crate) struct Options {
 /// Not root (unless `--host`), or setup, build or start fail.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let profile = Profile::from_flag(options.release);
-    if options.host {
+    // `cargo xtask run -- --host` is meant like `cargo xtask run --host`: the agent has no such option.
+    let (host, arguments): (Vec<_>, Vec<_>) = options.arguments.iter().partition(|argument| *argument == "--host");
+    if options.host || !host.is_empty() {
         let agent = build::all(profile)?;
-        return Step::new(agent).arg("run").args(&options.arguments).become_it();
+        return Step::new(agent).arg("run").args(&arguments).become_it();
     }
     ensure!(rustix::process::geteuid().is_root(), "root is needed to make the namespaces of the node: try with sudo -E");
     setup::install(setup::Group::Run)?;
     let object = build::ebpf()?;
     let agent = build::binary("gwready", profile, &object)?;
     let node = build::binary("gwready-box", profile, &object)?;
-    Step::new(node).args(&options.arguments).env("XTASK_BIN", agent).env("XTASK_ENVOY", setup::envoy()?).become_it()
+    Step::new(node).args(&arguments).env("XTASK_BIN", agent).env("XTASK_ENVOY", setup::envoy()?).become_it()
 }

@@ -54,7 +54,7 @@ metrics! {
     ADDRESS_STATE: Gauge "gwready_address_state" ["address", "state"] "Verdict of a judged address, 1 for the current state; from the 33rd on the worst as address other",
     CONDITION_STATUS: Gauge "gwready_condition_status" ["type", "port", "family", "status"] "Status of a condition, 1 for the current one; port and family are empty for the node",
     CONDITION_REASON: Gauge "gwready_condition_reason" ["type", "port", "family", "reason"] "1 for the current reason of a condition that is not plainly true",
-    TRANSITIONS: Counter "gwready_transitions" ["from", "to", "reason"] "Changes of the node's verdict, reason is empty when up",
+    TRANSITIONS: Counter "gwready_transitions" ["from", "to", "reason"] "Changes of the node's verdict, reason is empty when up; from up to up: one of its addresses left or came back",
     NOT_UP_SECONDS: Counter "gwready_not_up_seconds" ["reason"] "Time that the node was not up, by reason",
     LISTENER_SOCKETS: Gauge "gwready_listener_sockets" ["port", "family", "owner"] "Listening sockets of the expected ports, by owner: envoy, foreign, unknown",
     ACCEPT_QUEUE_LENGTH: Gauge "gwready_accept_queue_length" ["port", "family"] "Connections that wait in the accept queue of the worst socket",

@@ -30,8 +30,8 @@ fn main() -> Result<()> {
     print_hints(&node, &envoy, &agent)?;
     let outcome = runtime.block_on(follow(&mut agent, &mut theft, stop));
     println!("ending …");
-    agent.stop()?;
-    outcome
+    // An agent that ended by itself is the reason; that it can't be stopped any more is not.
+    outcome.and_then(|()| agent.stop())
 }
 
 fn start_envoy(node: &Node) -> Result<Envoy> {
@@ -60,7 +60,10 @@ fn print_hints(node: &Node, envoy: &Envoy, agent: &Agent) -> Result<()> {
     println!("  {inside} curl -s http://127.0.0.1:9681/metrics");
     println!("  {inside} {} status --config {}", paths::gwready()?.display(), agent.config().display());
     println!("Faults to try:");
-    println!("  kill -USR1 {}    # a HostPort entry in Cilium's map takes one address; again: gone", std::process::id());
+    println!(
+        "  kill -USR1 {}    # a HostPort entry in Cilium's map takes one address; again: gone. No Cilium is here, clients are served on",
+        std::process::id()
+    );
     println!("  {inside} {} 10.77.0.2:80 --reuseport    # a process takes one address", paths::own("thief")?.display());
     println!("  {inside} curl -s -X POST --unix-socket {} http://x/drain_listeners", node.admin_socket().display());
     println!("  kill -STOP {0}; kill -CONT {0}    # Envoy", envoy.pid()?);

@@ -101,7 +101,7 @@ fn message_and_evidence_name_entry_outcome_and_pod() {
     let finding = judged(&with_version(entry(0x48, 0, &[(pod(), 8080)]), 19));
     assert_eq!(
         finding.message,
-        "the HostPort entry 10.0.0.1:80/6 sends connections to 10.0.0.1:80 to pod kube-system/thief-x (10.42.1.7:8080)"
+        "the HostPort entry 10.0.0.1:80/6 sends connections for 10.0.0.1:80 to pod kube-system/thief-x (10.42.1.7:8080)"
     );
     assert_eq!(finding.evidence["entry"], "10.0.0.1:80/6");
     assert_eq!(finding.evidence["kind"], "HostPort");

@@ -137,7 +137,11 @@ fn fault_14_portmap_takes_a_host_port() {
     let condition = watch.front(ConditionType::NotIntercepted, 80);
     assert_eq!(condition.evidence["thief"], "10.42.1.7:80");
     assert_eq!(condition.evidence["place"], "table ip nat, chain CNI-DN-0b1a9d7f1c2e, handle 1");
-    assert!(condition.message.starts_with("a netfilter rule sends connections to 10.0.0.11:80 to 10.42.1.7:80: "), "{}", condition.message);
+    assert!(
+        condition.message.starts_with("a netfilter rule sends connections for 10.0.0.11:80 to 10.42.1.7:80: "),
+        "{}",
+        condition.message
+    );
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn judge_netfilter(snapshot: &Snapshot, endpoint: Endpoint) -> Option
         // A ban list or a rate limit is no fault of the node: it serves the others.
         Some(NetfilterPath::PassesForSome { but }) => Finding::holds(KIND).with("some_clients", but),
         Some(NetfilterPath::Redirected { to, rule }) => {
-            let message = format!("a netfilter rule sends connections to {endpoint} to {to}: {rule}");
+            let message = format!("a netfilter rule sends connections for {endpoint} to {to}: {rule}");
             with_rule(Finding::fails(KIND, Reason::NetfilterRedirect, message).with("thief", to), rule)
         }
         Some(NetfilterPath::Dropped { rule }) => {

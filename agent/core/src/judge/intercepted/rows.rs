@@ -80,18 +80,18 @@ fn judge_proxy(snapshot: &Snapshot, endpoint: Endpoint, port: u16, is_envoy: &im
             Finding::unknown(KIND, Reason::SocketsUnreadable, message)
         }
         Some(None) => {
-            let message = format!("an L7 entry sends connections to {endpoint} to proxy port {port}, where nothing listens");
+            let message = format!("an L7 entry sends connections for {endpoint} to proxy port {port}, where nothing listens");
             Finding::fails(KIND, Reason::RedirectedToProxy, message)
         }
         Some(Some(listener)) => match is_envoy(listener) {
             Some(true) => Finding::holds(KIND),
             Some(false) => {
                 let message =
-                    format!("an L7 entry sends connections to {endpoint} to proxy port {port}, which this node's Envoy does not serve");
+                    format!("an L7 entry sends connections for {endpoint} to proxy port {port}, which this node's Envoy does not serve");
                 Finding::fails(KIND, Reason::RedirectedToProxy, message).with("thief", format!("inode {}", listener.id.inode))
             }
             None => {
-                let message = format!("an L7 entry sends connections to {endpoint} to proxy port {port}, whose owner can't be told");
+                let message = format!("an L7 entry sends connections for {endpoint} to proxy port {port}, whose owner can't be told");
                 Finding::unknown(KIND, Reason::Unidentified, message)
             }
         },
@@ -137,10 +137,10 @@ fn remark_on_version(mut finding: Finding, table: &LbTable, endpoint: Endpoint, 
     if !others.is_empty() {
         let separator = if finding.message.is_empty() { "" } else { "; " };
         finding.message += &format!(
-            "{separator}judged by the rule of Cilium 1.19 and newer, because the agent's version is not known ({} would differ)",
+            "{separator}judged by the rule of Cilium 1.19 and newer, because the cilium-agent's version is not known ({} would differ)",
             others.join(", ")
         );
-        finding = finding.with("rule", "newest, version of the agent not known");
+        finding = finding.with("rule", "newest, version of the cilium-agent not known");
     }
     finding
 }

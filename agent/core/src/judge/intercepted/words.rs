@@ -62,7 +62,7 @@ pub(super) fn describe(table: &LbTable, key: &ServiceKey, row: &Service, endpoin
         format!("the {} entry {}", row.kind().as_str(), entry(key))
     };
     match (outcome, thief) {
-        (Outcome::Dnat { .. }, Some(thief)) => format!("{what} sends connections to {endpoint} to {thief}"),
+        (Outcome::Dnat { .. }, Some(thief)) => format!("{what} sends connections for {endpoint} to {thief}"),
         (Outcome::Share { of }, Some(thief)) => {
             let all: u32 = of.iter().map(|(_, slots)| slots).sum();
             let ours: u32 = of.iter().filter(|(member, _)| member.passes()).map(|(_, slots)| slots).sum();
