@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gwready_tests::{Agent, Envoy, Node, Space, Thief};
+use rustix::process::Signal;
 use socket2::{Domain, Protocol, Socket, Type};
 
 const SOON: Duration = Duration::from_secs(15);
@@ -78,6 +79,24 @@ fn a_storm_of_our_own_is_few_passes_and_the_last_change_counts() {
     assert!(passes > 0.0 && passes < most.min(f64::from(CHANGES)), "{passes} passes in {took:?}");
     let grown = resident(&agent).unwrap().saturating_sub(memory);
     assert!(grown < 2_048, "{grown} KiB more than {memory}");
+    drop(thief);
+    agent.wait_state("state=up", SOON).unwrap();
+}
+
+#[test]
+fn events_that_found_no_room_are_answered_by_reading_everything() {
+    let node = Node::builder().without_ipv6().build().unwrap();
+    let _envoy = Envoy::start(&node).unwrap();
+    let mut agent = Agent::quick(&node).set("log.level", "debug").start().unwrap();
+    agent.wait_state("state=up", SOON).unwrap();
+    agent.wait_log("kernel events: 3 programs attached", SOON).unwrap();
+    // Stopped, it takes nothing out of the ring, which holds some thousand events. The thief comes when it is full.
+    agent.process().signal(Signal::STOP).unwrap();
+    storm(node.space(), SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 80));
+    let thief = Thief::at(&node, Ipv4Addr::UNSPECIFIED.into(), 80).reuseport().start().unwrap();
+    agent.process().signal(Signal::CONT).unwrap();
+    agent.wait_log("kernel events were lost", SOON).unwrap();
+    agent.wait_state("state=down reason=SharedPort", SOON).unwrap();
     drop(thief);
     agent.wait_state("state=up", SOON).unwrap();
 }
