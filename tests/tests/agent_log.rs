@@ -1,5 +1,5 @@
-//! What `kubectl logs` alone tells, with a real Envoy: the state the node is in after a storm of changes, and that a new address
-//! is no trouble.
+//! What `kubectl logs` and a snapshot alone tell, with a real Envoy: the state after a storm of changes, that a new address is no
+//! trouble, and which sources there are.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -60,4 +60,35 @@ fn a_new_address_joins_without_a_warning() {
     let joined = scene.agent.wait_log(&format!("joined={}", node_v4(3)), SOON).unwrap();
     assert!(joined.contains(" INFO node UP ") && joined.contains("partial=0"), "{joined}");
     assert!(!scene.agent.log_contains("WARN node"), "{}", scene.agent.log());
+}
+
+#[test]
+fn a_family_that_is_off_in_cilium_is_not_there_and_no_failed_read() {
+    let node = Node::new().unwrap();
+    let maps = gwready_tests::scene::maps(&node).unwrap();
+    let pins = maps.globals().to_owned();
+    node.space().output("sh", &["-c", &format!("rm {}/cilium_lb6_*", pins.display())]).unwrap();
+    let envoy = Envoy::start(&node).unwrap();
+    let scene = Scene::with(&node, envoy, quick(&node)).unwrap();
+    let (_, status) = scene.agent.admin("/status").unwrap();
+    let document: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let state = |name: &str| {
+        let sources = document["sources"].as_array().unwrap();
+        sources.iter().find(|source| source["source"] == name).map(|source| source["state"].clone()).unwrap()
+    };
+    assert_eq!((state("lb_v4"), state("lb_v6")), ("observed".into(), "not_there".into()), "{status}");
+    assert!(!document["not_visible"].to_string().contains("lb_v6"), "nothing to grant: {status}");
+    let failures =
+        |name| scene.agent.metric_value("gwready_observation_failures_total", &[("source", name), ("reason", "absent")]).unwrap();
+    assert!(failures("lb_v6") < 0.5, "no failed read");
+
+    let file = node.dir().join("snapshot.json");
+    std::fs::write(&file, scene.agent.command(&["snapshot"]).unwrap().output().unwrap().stdout).unwrap();
+    let explained = scene.agent.command(&["explain", file.to_str().unwrap()]).unwrap().output().unwrap();
+    let told = String::from_utf8(explained.stdout).unwrap();
+    assert!(told.contains("   lb_v6        not there (IPv6 is off in Cilium)\n"), "{told}");
+    for source in ["addresses", "sockets", "owners", "lb_v4", "l7", "steering", "tproxy", "netfilter", "cilium_agent", "envoy", "probes"] {
+        let line = told.lines().find(|line| line.starts_with(&format!("   {source} "))).unwrap_or_default();
+        assert!(line.contains(" read "), "{source} was not read:\n{told}");
+    }
 }
