@@ -61,18 +61,10 @@ pub fn parse_snapshot_file(text: &str) -> Result<SnapshotFile, ReplayError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::testing::snapshot_file;
 
     fn file() -> SnapshotFile {
-        SnapshotFile {
-            version: VERSION,
-            agent: "0.1.0".to_owned(),
-            node: "worker-1".to_owned(),
-            policy: Policy::default(),
-            config: serde_json::Value::Null,
-            memory: Memory::default(),
-            snapshot: Snapshot::default(),
-            now: Now::default(),
-        }
+        snapshot_file(Snapshot::default(), Now::default())
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::log_line::{Level, Line, render_json, render_text};
 use super::page::render_page;
 use super::status::{Input, StatusDocument, status_document};
 use super::table::render_table;
+use super::testing::snapshot_file;
 use super::transition::{Context, Transition, transition};
 use crate::condition::{Concern, Condition, ConditionType, Status};
 use crate::facts::{DrainRequest, Reading, Snapshot, Unavailable, Why};
@@ -215,16 +216,8 @@ proptest! {
 
     #[test]
     fn the_explanation_tells_every_condition(next in verdict(), text in hostile()) {
-        let file = SnapshotFile {
-            version: 1,
-            agent: text.clone(),
-            node: text.clone(),
-            policy: Policy::default(),
-            config: serde_json::Value::Null,
-            memory: Memory::default(),
-            snapshot: snapshot(&text),
-            now: next.judged_at,
-        };
+        let file =
+            SnapshotFile { agent: text.clone(), node: text.clone(), ..snapshot_file(snapshot(&text), next.judged_at) };
         let told = render_explain(&file, &next, &Memory::default());
         prop_assert!(told.lines().all(is_one_printable_line), "{}", told);
         let heads = |kind: ConditionType| {

@@ -168,22 +168,12 @@ fn outcome(outcome: &Outcome) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Scene;
+    use super::super::testing::{Scene, snapshot_file};
     use super::*;
     use crate::facts::Snapshot;
 
     fn explain(verdict: &Verdict, memory: &Memory) -> String {
-        let file = SnapshotFile {
-            version: 1,
-            agent: "0.1.0".to_owned(),
-            node: "worker-1".to_owned(),
-            policy: Policy::default(),
-            config: serde_json::Value::Null,
-            memory: Memory::default(),
-            snapshot: Snapshot::default(),
-            now: verdict.judged_at,
-        };
-        render_explain(&file, verdict, memory)
+        render_explain(&snapshot_file(Snapshot::default(), verdict.judged_at), verdict, memory)
     }
 
     #[test]

@@ -120,29 +120,18 @@ fn drain(file: &SnapshotFile) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::sources::SOURCES;
-    use super::super::testing::Scene;
+    use super::super::testing::{Scene, snapshot_file};
     use super::*;
     use crate::facts::platform::Termination;
     use crate::facts::queues::{QueueSample, QueueSamples};
     use crate::facts::{DrainRequest, Reading, Snapshot, Unavailable, Why};
     use crate::lb::facts::LbTable;
-    use crate::memory::Memory;
-    use crate::policy::Policy;
     use crate::time::{Mono, Window};
 
     const MS: u64 = 1_000_000;
 
     fn file(snapshot: Snapshot) -> SnapshotFile {
-        SnapshotFile {
-            version: 1,
-            agent: "0.1.0".to_owned(),
-            node: "worker-1".to_owned(),
-            policy: Policy::default(),
-            config: serde_json::Value::Null,
-            memory: Memory::default(),
-            snapshot,
-            now: Now { mono: Mono(10 * MS), ..Scene::up().judged_at },
-        }
+        snapshot_file(snapshot, Now { mono: Mono(10 * MS), ..Scene::up().judged_at })
     }
 
     /// A node where Cilium serves IPv4 only, and the owners can't be read.

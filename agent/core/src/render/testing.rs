@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::condition::{Concern, Condition, ConditionType, Status};
+use crate::facts::Snapshot;
+use crate::memory::Memory;
 use crate::net::{Endpoint, Family, Front};
+use crate::policy::Policy;
 use crate::reason::Reason;
+use crate::replay::{SnapshotFile, VERSION};
 use crate::time::{Mono, Now};
 use crate::verdict::{AddressOutcome, EndpointOutcome, Outcome, State, Verdict};
 
@@ -137,5 +141,19 @@ fn verdict(addresses: &[(&str, Outcome)], node: Outcome, failing: Vec<Condition>
         endpoints,
         blind: Vec::new(),
         conditions,
+    }
+}
+
+/// A snapshot file of worker-1 with nothing configured and nothing remembered.
+pub(crate) fn snapshot_file(snapshot: Snapshot, now: Now) -> SnapshotFile {
+    SnapshotFile {
+        version: VERSION,
+        agent: "0.1.0".to_owned(),
+        node: "worker-1".to_owned(),
+        policy: Policy::default(),
+        config: serde_json::Value::Null,
+        memory: Memory::default(),
+        snapshot,
+        now,
     }
 }
