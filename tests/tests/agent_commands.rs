@@ -7,21 +7,11 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use gwready_tests::node::node_v4;
-use gwready_tests::{Agent, AgentBuilder, Envoy, Node, Thief, paths};
+use gwready_tests::{Agent, Envoy, Node, Thief, paths};
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(15);
 const ANY_V4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-
-fn quick(node: &Node) -> AgentBuilder {
-    Agent::builder(node).set("timing.min_up", "100ms")
-}
-
-fn start_quick(node: &Node) -> Agent {
-    let mut agent = quick(node).start().unwrap();
-    agent.wait_state("state=up", SOON).unwrap();
-    agent
-}
 
 fn told(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -79,7 +69,7 @@ fn a_check_that_lacks_a_privilege_is_77_where_that_is_asked_and_tells_what_it_se
 fn a_health_port_in_use_is_69_and_names_who_has_it() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let stranger = Thief::at(&node, ANY_V4, 9680).start().unwrap();
-    let mut agent = quick(&node).set("health.listen", "0.0.0.0:9680").start().unwrap();
+    let mut agent = Agent::quick(&node).set("health.listen", "0.0.0.0:9680").start().unwrap();
     let status = agent.process().wait_exit(SOON).unwrap();
     assert_eq!(status.code(), Some(69), "{}", agent.log());
     assert!(agent.log().contains(&format!("thief[{}]", stranger.pid())) || agent.log_contains("thief"), "{}", agent.log());
@@ -90,7 +80,7 @@ fn a_health_port_in_use_is_69_and_names_who_has_it() {
 fn drain_says_who_why_and_until_when_and_undrain_ends_it() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let (code, out, err) = run(&agent, &["drain", "--for", "10m", "--reason", "kernel update state=up"]);
     assert_eq!(code, 0, "{out}{err}");
     agent.wait_state("state=drain reason=DrainRequested", SOON).unwrap();
@@ -115,7 +105,7 @@ fn drain_says_who_why_and_until_when_and_undrain_ends_it() {
 fn a_drain_ends_by_itself() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let (code, ..) = run(&agent, &["drain", "--for", "1s"]);
     assert_eq!(code, 0);
     agent.wait_state("state=drain reason=DrainRequested", SOON).unwrap();
@@ -126,17 +116,17 @@ fn a_drain_ends_by_itself() {
 fn a_drain_survives_the_agent_and_its_end_drains_nothing() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     agent.stop().unwrap();
     assert!(!agent.log_contains("node DRAIN") && !agent.log_contains("node DOWN reason=Drain"), "{}", agent.log());
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let (code, ..) = run(&agent, &["drain", "--reason", "disk"]);
     assert_eq!(code, 0);
     agent.wait_state("state=drain reason=DrainRequested", SOON).unwrap();
     agent.kill().unwrap();
     let (code, out, _) = run(&agent, &["check"]);
     assert!(code == 1 && out.contains("DrainRequested") && out.contains("disk"), "a look without a daemon knows: {code} {out}");
-    let mut agent = quick(&node).start().unwrap();
+    let mut agent = Agent::quick(&node).start().unwrap();
     agent.wait_state("state=drain reason=DrainRequested", SOON).unwrap();
     assert!(!agent.log_contains("node UP"), "not for a moment:\n{}", agent.log());
     let (code, ..) = run(&agent, &["undrain"]);
@@ -148,7 +138,7 @@ fn a_drain_survives_the_agent_and_its_end_drains_nothing() {
 fn a_snapshot_of_the_daemon_is_explained_to_the_same_verdict() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     let explain = |file: &str| {
         let mut command = Command::new(paths::gwready().unwrap());
         let mut child = command.args(["explain", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -178,7 +168,7 @@ fn live_does_not_depend_on_the_verdict() {
     let node = Node::builder().without_ipv6().build().unwrap();
     let temporary = node.dir().join("tmp");
     std::fs::create_dir(&temporary).unwrap();
-    let mut agent = quick(&node).env("TMPDIR", temporary.to_str().unwrap()).start().unwrap();
+    let mut agent = Agent::quick(&node).env("TMPDIR", temporary.to_str().unwrap()).start().unwrap();
     agent.wait_state("state=down reason=EnvoyNotRunning", SOON).unwrap();
     let mut command = Command::new(paths::gwready().unwrap());
     let (code, out, err) = told(&command.arg("live").env("TMPDIR", &temporary).output().unwrap());
@@ -190,7 +180,7 @@ fn live_does_not_depend_on_the_verdict() {
 fn the_metrics_are_the_promised_ones_and_prometheus_accepts_them() {
     let node = Node::new().unwrap();
     let _envoy = Envoy::start(&node).unwrap();
-    let mut agent = start_quick(&node);
+    let mut agent = Agent::start_quick(&node).unwrap();
     agent.wait_log("programs attached", SOON).unwrap();
     let text = agent.metrics().unwrap();
     for name in [

@@ -38,7 +38,7 @@ impl By {
 
 /// Up, and with everything attached where events are wanted. Probes are off: they would tell too.
 fn start(node: &Node, by: By) -> Agent {
-    let builder = Agent::builder(node).set("timing.min_up", "100ms").set("probe.enabled", false);
+    let builder = Agent::quick(node).set("probe.enabled", false);
     let builder = match by {
         By::Events => {
             let tick = format!("{}s", TICK.as_secs());

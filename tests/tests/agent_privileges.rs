@@ -20,7 +20,7 @@ fn start_without(node: &Node, bounding: &str) -> Agent {
     let temporary = node.dir().join("tmp");
     fs::create_dir_all(&temporary).unwrap();
     let bounding = format!("--bounding-set={bounding}");
-    let builder = Agent::builder(node).set("timing.min_up", "100ms").env("TMPDIR", temporary.to_str().unwrap());
+    let builder = Agent::quick(node).env("TMPDIR", temporary.to_str().unwrap());
     let mut agent = builder.under(&["setpriv", &bounding, "--inh-caps=-all"]).start().unwrap();
     agent.wait_state("state=up", SOON).unwrap();
     agent

@@ -15,7 +15,7 @@ const CHANGES: u32 = 10_000;
 const EVENT_SPACING: Duration = Duration::from_millis(2);
 
 fn start(node: &Node) -> Agent {
-    let mut agent = Agent::builder(node).set("timing.min_up", "100ms").set("ports", serde_json::json!([80, 443])).start().unwrap();
+    let mut agent = Agent::quick(node).set("ports", serde_json::json!([80, 443])).start().unwrap();
     agent.wait_state("state=up", SOON).unwrap();
     agent.wait_log("kernel events: 3 programs attached", SOON).unwrap();
     agent
