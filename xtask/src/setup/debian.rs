@@ -47,12 +47,6 @@ pub(super) const BENCH: &[Need] = &[
     ("wrk", "wrk"),
     ("nft", "nftables"),
     ("iptables", "iptables"),
-    // What the documentation's commands call besides.
-    ("curl", "curl"),
-    ("jq", "jq"),
-    ("openssl", "openssl"),
-    ("pgrep", "procps"),
-    ("bpftool", "bpftool"),
 ];
 
 /// What running the image takes: a container runtime with its default seccomp profile, and another processor.
