@@ -121,10 +121,13 @@ impl Sources {
             snapshot.steering = steering;
             snapshot.sockets = if whole { self.sockets.read(&plan) } else { self.sockets.read_steady(&plan) };
         }
-        let listeners = listeners(snapshot);
-        if scope.owners || path || !self.are_owned(&listeners, snapshot) {
-            snapshot.owners = self.owners.read(&listeners);
-            self.asked_owners_of = listeners.iter().map(|listener| listener.id).collect();
+        let owners = scope.owners || path || snapshot.owners.window().is_none();
+        if owners || scope.sockets {
+            let listeners = listeners(snapshot);
+            if owners || !self.are_owned(&listeners, snapshot) {
+                snapshot.owners = self.owners.read(&listeners);
+                self.asked_owners_of = listeners.iter().map(|listener| listener.id).collect();
+            }
         }
         self.take_netfilter(&plan, snapshot);
         plan
