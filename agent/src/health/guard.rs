@@ -12,9 +12,8 @@ use std::time::Duration;
 use gwready_core::facts::sockets::Listener;
 use gwready_core::render::text::sanitise;
 use gwready_core::time::Mono;
-use procfs::process::Process;
 
-use super::members::{exe_name, find_holder};
+use super::members::{Whose, identify};
 use crate::logging::Notices;
 use crate::observe::sockets::SocketReader;
 
@@ -68,13 +67,12 @@ struct Stranger {
 /// Who holds the listener, if it is surely no agent: another executable, or another user.
 fn find_stranger(listener: &Listener) -> Option<Stranger> {
     let place = SocketAddr::new(listener.address, listener.port);
-    match find_holder(listener.id.inode) {
-        Some(holder) if holder.exe.is_some() && holder.exe == Process::myself().ok().and_then(|own| exe_name(&own)) => None,
-        Some(holder) if holder.exe.is_some() => Some(Stranger { name: holder.comm, pid: Some(holder.pid), place }),
-        _ if listener.uid != rustix::process::geteuid().as_raw() => {
+    match identify(listener.id.inode) {
+        Whose::Stranger(holder) => Some(Stranger { name: holder.comm, pid: Some(holder.pid), place }),
+        Whose::Unknown if listener.uid != rustix::process::geteuid().as_raw() => {
             Some(Stranger { name: format!("a process of uid {}", listener.uid), pid: None, place })
         }
-        _ => None,
+        Whose::Agent | Whose::Unknown => None,
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Holder {
     pub(super) pid: i32,
     pub(super) comm: String,
     /// Base name of the executable, where it can be read.
-    pub(super) exe: Option<String>,
+    exe: Option<String>,
 }
 
 impl fmt::Display for Holder {
@@ -32,7 +32,7 @@ impl fmt::Display for Holder {
 }
 
 /// Looks through `/proc` for a process that holds the socket. Only what we may read can be found.
-pub(super) fn find_holder(inode: u64) -> Option<Holder> {
+fn find_holder(inode: u64) -> Option<Holder> {
     all_processes().ok()?.filter_map(Result::ok).find(|process| holds(process, inode)).map(|process| Holder {
         pid: process.pid,
         comm: process.stat().map_or_else(|_| "?".to_owned(), |stat| stat.comm),
@@ -40,12 +40,34 @@ pub(super) fn find_holder(inode: u64) -> Option<Holder> {
     })
 }
 
+/// Whose a listener on a port of ours is, as far as can be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Of a process with our own executable: an agent.
+    Agent,
+    /// Of a process with another executable: certainly no agent.
+    Stranger(Holder),
+    /// The holder was not found, or its executable can't be read.
+    Unknown,
+}
+
+/// Tells agents from strangers by the executable of who holds the socket.
+pub(super) fn identify(inode: u64) -> Whose {
+    let ours = Process::myself().ok().and_then(|own| exe_name(&own));
+    match find_holder(inode) {
+        Some(holder) if holder.exe.is_none() => Whose::Unknown,
+        Some(holder) if holder.exe == ours => Whose::Agent,
+        Some(holder) => Whose::Stranger(holder),
+        None => Whose::Unknown,
+    }
+}
+
 fn holds(process: &Process, inode: u64) -> bool {
     process.fd().is_ok_and(|mut all| all.any(|fd| fd.is_ok_and(|fd| matches!(fd.target, FDTarget::Socket(socket) if socket == inode))))
 }
 
 /// Base name of a process's executable; the mark of a replaced file is cut off.
-pub(super) fn exe_name(process: &Process) -> Option<String> {
+fn exe_name(process: &Process) -> Option<String> {
     let path = process.exe().ok()?;
     let name = path.file_name()?.to_string_lossy();
     Some(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())

@@ -10,12 +10,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use gwready_core::facts::sockets::Listener;
-use procfs::process::Process;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, ipproto, socket_with};
 
 use super::control::Control;
-use super::members::{exe_name, find_holder, read_members};
+use super::members::{Whose, identify, read_members};
 use super::steer::steer_to;
 use crate::observe::netlink::NetlinkError;
 
@@ -50,23 +48,16 @@ pub(super) struct Others {
 pub(super) fn read_others(listener: BorrowedFd<'_>, address: SocketAddr) -> Result<Others, NetlinkError> {
     // fstat fails only for a descriptor that is not open; no listener has inode 0, so all would count as others.
     let own = rustix::fs::fstat(listener).map_or(0, |stat| stat.st_ino);
-    let mine = Process::myself().ok().and_then(|process| exe_name(&process));
     let mut others = Others::default();
     for member in read_members(address.port())?.iter().filter(|member| member.id.inode != own) {
         let grouped = member.address == address.ip();
         others.group += usize::from(grouped);
-        match describe_if_foreign(member, mine.as_deref()) {
-            Some(stranger) => others.foreign.push(stranger),
-            None => others.agents += usize::from(grouped),
+        match identify(member.id.inode) {
+            Whose::Stranger(holder) => others.foreign.push(format!("{holder} on {}", member.address)),
+            Whose::Agent | Whose::Unknown => others.agents += usize::from(grouped),
         }
     }
     Ok(others)
-}
-
-fn describe_if_foreign(member: &Listener, mine: Option<&str>) -> Option<String> {
-    let holder = find_holder(member.id.inode)?;
-    let exe = holder.exe.as_deref()?;
-    (Some(exe) != mine).then(|| format!("{holder} on {}", member.address))
 }
 
 /// Steers the group to us and proves it. False: connections still spread, which is safe, as every member is judged ready.

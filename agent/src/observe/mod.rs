@@ -3,6 +3,7 @@
 pub mod addresses;
 pub mod cilium;
 pub mod envoy;
+mod failure;
 pub mod netfilter;
 pub mod netlink;
 pub mod owners;

@@ -6,6 +6,8 @@ use gwready_core::decode::envoy_admin::AdminError;
 use gwready_core::decode::http_reply::ReplyError;
 use gwready_core::facts::Why;
 
+use crate::observe::failure::sentence;
+
 /// A failed read of the admin interface.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminReadError {
@@ -72,12 +74,6 @@ impl AdminReadError {
     /// The whole chain in one sentence.
     #[must_use]
     pub fn detail(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
-        text
+        sentence(self)
     }
 }

@@ -6,6 +6,7 @@ use gwready_core::facts::{Unavailable, Why};
 use gwready_core::net::Family;
 use gwready_core::time::Window;
 
+use crate::observe::failure::sentence;
 use crate::observe::netlink::NetlinkError;
 
 /// A failed read. Nothing of it was used.
@@ -74,13 +75,7 @@ impl NetfilterError {
     /// The failed reading, with the whole chain of causes as its sentence.
     #[must_use]
     pub fn unavailable(&self, window: Window) -> Unavailable {
-        let mut detail = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            detail = format!("{detail}: {error}");
-            cause = error.source();
-        }
-        Unavailable { why: self.why(), detail, window }
+        Unavailable { why: self.why(), detail: sentence(self), window }
     }
 }
 

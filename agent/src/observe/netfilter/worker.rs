@@ -106,12 +106,6 @@ impl NetfilterReader {
     pub fn latest(&self) -> Reading<NetfilterFacts> {
         self.shared.lock().reading.clone()
     }
-
-    /// The thread is gone, which it never should be while the agent runs.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
 }
 
 impl Drop for NetfilterReader {

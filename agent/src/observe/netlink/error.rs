@@ -7,6 +7,8 @@ use gwready_core::facts::{Unavailable, Why};
 use gwready_core::time::Window;
 use rustix::io::Errno;
 
+use crate::observe::failure::sentence;
+
 /// A failed exchange. Nothing of its answer was used.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
@@ -64,13 +66,7 @@ impl NetlinkError {
     /// The failed reading of a source, with the whole chain of causes as its sentence.
     #[must_use]
     pub fn unavailable(&self, window: Window) -> Unavailable {
-        let mut detail = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            detail = format!("{detail}: {error}");
-            cause = error.source();
-        }
-        Unavailable { why: self.why(), detail, window }
+        Unavailable { why: self.why(), detail: sentence(self), window }
     }
 
     /// A new try may succeed: the answer was disturbed, not refused.

@@ -36,10 +36,21 @@ struct Question {
 pub(super) type Tuple = (SocketAddr, SocketAddr, u32);
 
 /// What makes listeners one `SO_REUSEPORT` group (`inet_reuseport_add_sock`), the uid left out: another uid can't bind.
-pub(super) type GroupKey = (Family, IpAddr, u16, u32, Option<bool>);
+type GroupKey = (Family, IpAddr, u16, u32, Option<bool>);
 
-pub(super) fn group_of(listener: &Listener) -> GroupKey {
+fn group_of(listener: &Listener) -> GroupKey {
     (listener.family, listener.address, listener.port, listener.bound_if, listener.v6only)
+}
+
+/// Listeners by `SO_REUSEPORT` group.
+pub(super) type Groups<'a> = HashMap<GroupKey, Vec<&'a Listener>>;
+
+pub(super) fn groups_of(listeners: &[Listener]) -> Groups<'_> {
+    let mut groups = Groups::new();
+    for listener in listeners {
+        groups.entry(group_of(listener)).or_default().push(listener);
+    }
+    groups
 }
 
 /// One lookup per endpoint, more where the picked socket is a member of a group or of another port.
@@ -48,10 +59,7 @@ pub(super) fn read_lookups(
     endpoints: impl Iterator<Item = (Endpoint, u32)>,
     listeners: &[Listener],
 ) -> Result<Vec<Lookup>, NetlinkError> {
-    let mut groups: HashMap<GroupKey, Vec<&Listener>> = HashMap::new();
-    for listener in listeners {
-        groups.entry(group_of(listener)).or_default().push(listener);
-    }
+    let groups = groups_of(listeners);
     let first: Vec<Question> =
         endpoints.map(|(endpoint, ingress_if)| Question { endpoint, ingress_if, source_port: FIRST_SOURCE_PORT }).collect();
     let answered = ask(exchange, first)?;
@@ -70,7 +78,7 @@ pub(super) fn read_lookups(
 }
 
 /// How many source ports an endpoint needs, by the socket that its first one found.
-fn lookups_for(picked: &Listener, endpoint: &Endpoint, groups: &HashMap<GroupKey, Vec<&Listener>>) -> u16 {
+fn lookups_for(picked: &Listener, endpoint: &Endpoint, groups: &Groups<'_>) -> u16 {
     if picked.port != endpoint.port {
         // An sk_lookup program chose it: what it does with other clients can't be told from one.
         return LOOKUPS_MIXED;
@@ -174,11 +182,7 @@ mod tests {
     }
 
     fn count(picked: &Listener, port: u16, listeners: &[Listener]) -> u16 {
-        let mut groups: HashMap<GroupKey, Vec<&Listener>> = HashMap::new();
-        for one in listeners {
-            groups.entry(group_of(one)).or_default().push(one);
-        }
-        lookups_for(picked, &Endpoint { address: "10.0.0.11".parse().unwrap(), port }, &groups)
+        lookups_for(picked, &Endpoint { address: "10.0.0.11".parse().unwrap(), port }, &groups_of(listeners))
     }
 
     #[test]

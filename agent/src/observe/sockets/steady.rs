@@ -18,7 +18,7 @@ use gwready_core::net::Endpoint;
 use gwready_core::plan::ReadPlan;
 use gwready_core::time::Mono;
 
-use super::lookup::{self, GroupKey, Tuple, group_of, is_connection};
+use super::lookup::{self, Tuple, is_connection};
 use crate::observe::netlink::{Exchange, NetlinkError};
 
 /// After that the rows are dumped again though nothing seems to have changed.
@@ -64,10 +64,7 @@ impl Steady {
             let tuple = lookup::tuple(endpoint, ingress_if, first.source_port);
             questions.push(Question { tuple, answer: first.picked.as_ref().map(|picked| picked.id.cookie) });
         }
-        let mut groups: HashMap<GroupKey, Vec<&Listener>> = HashMap::new();
-        for row in &table.listeners {
-            groups.entry(group_of(row)).or_default().push(row);
-        }
+        let groups = lookup::groups_of(&table.listeners);
         if groups.len() > MOST_GROUPS {
             return Ok(None);
         }
