@@ -15,6 +15,7 @@ use gwready_core::memory::Memory;
 use gwready_core::net::Endpoint;
 use gwready_core::plan::ReadPlan;
 use gwready_core::policy::Policy;
+use gwready_core::time::Window;
 
 use super::schedule::{Scope, Trigger};
 use super::wake::Waker;
@@ -50,6 +51,8 @@ pub struct Sources {
     background: Option<Background>,
     /// The listeners whose owners were asked for last.
     asked_owners_of: HashSet<SocketId>,
+    /// What netfilter's rules were last followed for: the plan, and the reading of the addresses.
+    followed: Option<(ReadPlan, Window)>,
 }
 
 /// What works beside the passes, on threads without capabilities; absent where one pass is all there is.
@@ -90,6 +93,7 @@ impl Sources {
             envoy,
             background,
             asked_owners_of: HashSet::new(),
+            followed: None,
         }
     }
 
@@ -142,9 +146,12 @@ impl Sources {
     }
 
     /// Netfilter's latest answer, for these endpoints.
-    fn take_netfilter(&self, plan: &ReadPlan, snapshot: &mut Snapshot) {
+    fn take_netfilter(&mut self, plan: &ReadPlan, snapshot: &mut Snapshot) {
         let Some(reader) = &self.netfilter else { return };
-        if let Some(table) = snapshot.addresses.value() {
+        if let Reading::Observed { value: table, window } = &snapshot.addresses
+            && self.followed.as_ref().is_none_or(|(followed, read)| (followed, read) != (plan, window))
+        {
+            self.followed = Some((plan.clone(), *window));
             let patience = if snapshot.netfilter.window().is_none() { FIRST_RULES } else { NEW_ENDPOINT };
             reader.want(wanted_connections(plan, table), patience);
         }

@@ -99,6 +99,11 @@ impl Connection {
         Next::Wait(self.deadline(limits, now))
     }
 
+    /// The reply is on its way; only the client's end is waited for.
+    pub(super) const fn is_answered(&self) -> bool {
+        matches!(self.stage, Stage::Draining(_))
+    }
+
     fn deadline(&self, limits: &Limits, now: Mono) -> Mono {
         match &self.stage {
             Stage::Draining(_) => now.plus(limits.drain),

@@ -1,8 +1,10 @@
 //! The serving thread: one epoll, no other wait, no allocation per request that comes in one piece.
 //!
-//! A connection whose request is there when it is accepted is answered at once, looked at once more on the next turn, and
-//! only then waited for: a busy port costs accept, recv, getsockname, send, shutdown, recv and close per request.
+//! A connection whose request is there when it is accepted is answered at once, looked at once more [`SECOND_LOOK`] later, and
+//! only then waited for: a busy port costs accept, recv, getsockname, send, shutdown, recv and close per request, and the client's
+//! end of it wakes nobody.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -30,6 +32,8 @@ use crate::publish::Publisher;
 const WAKE: u64 = 0;
 const FIRST_LISTENER: u64 = 1;
 const FIRST_CONNECTION: u64 = 16;
+/// From an answer to the look whether the client has closed too, as most have by then.
+const SECOND_LOOK: Duration = Duration::from_millis(2);
 /// Connections accepted in a row before the others get a turn.
 const ACCEPT_BATCH: usize = 64;
 
@@ -43,8 +47,8 @@ pub(super) struct EventLoop {
     pub(super) unready: Unready,
     pub(super) limits: Limits,
     connections: Connections<Connection>,
-    /// Not registered with epoll yet: looked at once more first, because most are done by then.
-    fresh: Vec<Connection>,
+    /// Answered and not registered with epoll, by the time of their second look: most never have to be.
+    answered: VecDeque<(Mono, Connection)>,
     noticed: Noticed,
     paused_until: Option<Mono>,
     input: Vec<u8>,
@@ -75,7 +79,7 @@ impl EventLoop {
             unready,
             limits,
             connections: Connections::new(),
-            fresh: Vec::new(),
+            answered: VecDeque::new(),
             noticed: Noticed::default(),
             paused_until: None,
             input: vec![0; 16 * 1024],
@@ -107,18 +111,17 @@ impl EventLoop {
 
     /// Waits for something to do, at most until `end`, and does it.
     fn turn(&mut self, events: &mut Vec<epoll::Event>, end: Option<Mono>) -> io::Result<()> {
-        let next = [end, self.paused_until, self.connections.first().map(|(deadline, _)| deadline)].into_iter().flatten().min();
+        let second_look = self.answered.front().map(|(at, _)| *at);
+        let expiry = self.connections.first().map(|(deadline, _)| deadline);
+        let next = [end, self.paused_until, second_look, expiry].into_iter().flatten().min();
         // Rounded up to the millisecond, so that the wait never ends just before its deadline and spins.
-        let timeout = match self.fresh.is_empty() {
-            true => next.map(|next| timespec(next.since(clock::mono()).saturating_add(Duration::from_micros(999)))),
-            false => Some(timespec(Duration::ZERO)),
-        };
+        let timeout = next.map(|next| timespec(next.since(clock::mono()).saturating_add(Duration::from_micros(999))));
         events.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        self.look_at_fresh();
+        self.look_again(clock::mono());
         for event in events.iter() {
             match event.data.u64() {
                 WAKE => {}
@@ -169,26 +172,25 @@ impl EventLoop {
                 connection.reply(line.as_bytes(), &self.limits, now)
             }
         };
-        if self.follow(&mut connection, next, now).is_some() {
-            self.fresh.push(connection);
+        match self.follow(&mut connection, next, now) {
+            None => {}
+            Some(_) if connection.is_answered() => self.answered.push_back((now.plus(SECOND_LOOK), connection)),
+            Some(deadline) => self.register(deadline, connection),
         }
         self.stats.set_open(self.open());
     }
 
     fn open(&self) -> usize {
-        self.connections.len() + self.fresh.len()
+        self.connections.len() + self.answered.len()
     }
 
-    /// A second look at each new connection. On a busy port the client has closed by now, and epoll never hears of it.
-    fn look_at_fresh(&mut self) {
-        let now = clock::mono();
-        for mut connection in std::mem::take(&mut self.fresh) {
+    /// The second look at each connection for which it is due at `until`. Where the client has closed, epoll never hears of it.
+    fn look_again(&mut self, until: Mono) {
+        while let Some((_, mut connection)) = self.answered.pop_front_if(|(at, _)| *at <= until) {
+            let now = clock::mono();
             let next = connection.read(&mut self.input, &self.limits, now);
-            let answers = matches!(next, Next::Answer(_));
-            match self.follow(&mut connection, next, now) {
-                None => drop(connection),
-                Some(_) if answers => self.fresh.push(connection),
-                Some(deadline) => self.register(deadline, connection),
+            if let Some(deadline) = self.follow(&mut connection, next, now) {
+                self.register(deadline, connection);
             }
         }
         self.stats.set_open(self.open());
@@ -291,7 +293,7 @@ impl EventLoop {
     fn make_room(&mut self) -> bool {
         let now = clock::mono();
         let before = self.open();
-        self.look_at_fresh();
+        self.look_again(now.plus(SECOND_LOOK));
         if self.open() < before {
             return true;
         }

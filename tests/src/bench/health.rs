@@ -30,7 +30,7 @@ pub fn run(options: &Options) -> Result<()> {
     let _envoy = Envoy::start(&node)?;
     let mut agent = Agent::start_up(&node)?;
     let _peer = Nginx::start_answering(&node, &[&format!("0.0.0.0:{PEER_PORT} backlog=1024")], "200")?;
-    node.outside().set_sysctl("net/ipv4/ip_local_port_range", "1024 65535")?;
+    wrk::make_room(node.outside())?;
     let address = node.addresses().first().copied().context("no address")?;
     let rate = |port| wrk::run(node.outside(), SocketAddr::new(address, port), "/healthz", "node", options.connections, options.span);
     let (mut ours, mut peers) = ((Samples::default(), Samples::default()), (Samples::default(), Samples::default()));

@@ -32,7 +32,7 @@ const CONNECTIONS: u32 = 16;
 pub fn run(options: &Options) -> Result<()> {
     let node = Node::builder().addresses(1).without_ipv6().build()?;
     let envoy = Envoy::start(&node)?;
-    node.outside().set_sysctl("net/ipv4/ip_local_port_range", "1024 65535")?;
+    wrk::make_room(node.outside())?;
     let pid = u32::try_from(envoy.pid()?)?;
     // The programs tell namespaces apart by that of the thread which loads them.
     node.enter(|| compare(&node, pid, options))

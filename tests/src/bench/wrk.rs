@@ -17,6 +17,13 @@ pub struct Rate {
     pub p99_us: f64,
 }
 
+/// Lets a namespace open tens of thousands of connections in a row. The side that closes first keeps a port for a minute
+/// (TIME_WAIT): some seconds of load use all of them up, and then the ports are measured instead of the server.
+pub fn make_room(space: &Space) -> Result<()> {
+    space.set_sysctl("net/ipv4/ip_local_port_range", "1024 65535")?;
+    space.set_sysctl("net/ipv4/tcp_tw_reuse", "1")
+}
+
 /// Runs wrk from `space` for `span` with this many connections at a time, each for one request.
 pub fn run(space: &Space, to: SocketAddr, path: &str, host: &str, connections: u32, span: Duration) -> Result<Rate> {
     let program = paths::installed("wrk")?;

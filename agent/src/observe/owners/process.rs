@@ -2,13 +2,20 @@
 //! Must not judge.
 
 use std::path::Path;
+use std::time::Duration;
 
+use gwready_core::decode::proc_status::ProcStatus;
 use gwready_core::facts::processes::{Pod, Process, Readable, RunState};
 use gwready_core::time::Mono;
 
 use super::cgroups::Cgroups;
 use super::pods::PodNames;
 use super::procfs_root::{Fault, ProcRoot, ProcessDir};
+
+/// What a process rarely changes is read anew after this long, at once if it runs another program or has another parent.
+const CREDENTIALS_AGE: Duration = Duration::from_secs(5);
+/// A process seen for less than this long is read whole each time: privileges are dropped and limits set at a start.
+const YOUNG: Duration = Duration::from_secs(2);
 
 /// A process that holds a socket of ours, or is an Envoy.
 #[derive(Debug)]
@@ -19,6 +26,18 @@ pub(super) struct Tracked {
     start_ticks: u64,
     /// Resolved when its cgroup text changes.
     pub cgroups: Option<Cgroups>,
+    first_described: Option<Mono>,
+    credentials: Option<Box<Credentials>>,
+}
+
+/// Identity, privileges, limits: two thirds of the cost of a description, and all but constant.
+#[derive(Debug)]
+struct Credentials {
+    read_at: Mono,
+    exe: Readable<String>,
+    status: ProcStatus,
+    parent_name: Option<String>,
+    open_files_limit: Option<u64>,
 }
 
 /// What the description needs besides the process.
@@ -36,7 +55,7 @@ impl Tracked {
     /// The process is gone or may not be looked at.
     pub(super) fn new(dir: ProcessDir) -> Result<Self, Fault> {
         let start_ticks = dir.stat()?.starttime;
-        Ok(Self { dir, start_ticks, cgroups: None })
+        Ok(Self { dir, start_ticks, cgroups: None, first_described: None, credentials: None })
     }
 
     /// Still the process that was first seen, by pid and start time.
@@ -53,27 +72,48 @@ impl Tracked {
         if stat.starttime != self.start_ticks {
             return Err(Fault::Gone);
         }
-        let status = self.dir.status()?;
         self.refresh_cgroups(around.cgroup_root);
         let own_netns = around.own_netns;
+        let credentials = self.credentials(around, u32::try_from(stat.ppid).unwrap_or_default())?;
+        let status = credentials.status;
+        let (exe, parent_name) = (credentials.exe.clone(), credentials.parent_name.clone());
+        let open_files_limit = credentials.open_files_limit;
         Ok(Process {
             pid: self.dir.pid(),
             start_ticks: stat.starttime,
-            exe: self.dir.exe(),
+            exe,
             comm: stat.comm,
             uid: status.uid,
             no_new_privs: status.no_new_privs,
             cap_effective: status.cap_effective,
             cap_permitted: status.cap_permitted,
             parent: status.parent,
-            parent_name: around.root.name_of(status.parent),
+            parent_name,
             state: RunState::from_letter(stat.state),
             frozen: self.cgroups.as_ref().and_then(Cgroups::frozen),
             same_netns: self.dir.netns().and_then(|netns| own_netns.map(|own| own == netns)),
             pod: self.pod(around),
             open_files: self.dir.open_files(),
-            open_files_limit: self.dir.open_files_limit(),
+            open_files_limit,
         })
+    }
+
+    /// As last read, if that may stand.
+    fn credentials(&mut self, around: &Surroundings<'_>, parent: u32) -> Result<&Credentials, Fault> {
+        let now = around.now;
+        let exe = self.dir.exe();
+        let young = now.since(*self.first_described.get_or_insert(now)) < YOUNG;
+        let stands = |known: &Credentials| known.exe == exe && known.status.parent == parent && now.since(known.read_at) < CREDENTIALS_AGE;
+        match self.credentials.take().filter(|known| !young && stands(known)) {
+            Some(known) => Ok(self.credentials.insert(known)),
+            None => {
+                let status = self.dir.status()?;
+                let parent_name = around.root.name_of(status.parent);
+                let open_files_limit = self.dir.open_files_limit();
+                let credentials = Credentials { read_at: now, exe, status, parent_name, open_files_limit };
+                Ok(self.credentials.insert(Box::new(credentials)))
+            }
+        }
     }
 
     fn refresh_cgroups(&mut self, cgroup_root: &Path) {
@@ -102,4 +142,73 @@ pub(super) fn is_envoy(exe: &Readable<String>, comm: impl FnOnce() -> Option<Str
 
 fn cut(name: &str) -> &[u8] {
     name.as_bytes().get(..15).unwrap_or(name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{FakeProc, FakeProcess};
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    struct Scene {
+        fake: FakeProc,
+        root: ProcRoot,
+        process: Tracked,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let fake = FakeProc::new();
+            fake.write(&FakeProcess::new(20, "cilium-envoy", &[]));
+            let root = ProcRoot::open(fake.path()).unwrap();
+            let process = Tracked::new(root.process(20).unwrap()).unwrap();
+            Self { fake, root, process }
+        }
+
+        /// Uid and limit as reported at `seconds`.
+        fn at(&mut self, seconds: u64) -> (u32, Option<u64>) {
+            let mut pods = PodNames::new(self.fake.path().join("pods"));
+            let now = Mono(seconds * SECOND);
+            let mut around =
+                Surroundings { root: &self.root, cgroup_root: &self.fake.path().join("cgroup"), pods: &mut pods, own_netns: None, now };
+            let process = self.process.describe(&mut around).unwrap();
+            (process.uid, process.open_files_limit)
+        }
+
+        fn rewrite(&self, name: &str, from: &str, to: &str) {
+            let path = self.fake.of(20).join(name);
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.contains(from), "{text}");
+            std::fs::write(path, text.replace(from, to)).unwrap();
+        }
+    }
+
+    #[test]
+    fn credentials_and_limits_are_read_each_time_at_first_and_then_every_few_seconds() {
+        let mut scene = Scene::new();
+        assert_eq!(scene.at(100), (0, Some(1024)));
+        scene.rewrite("status", "Uid:\t0", "Uid:\t7");
+        assert_eq!(scene.at(101), (7, Some(1024)), "young");
+        scene.rewrite("limits", "1024 ", "2048 ");
+        assert_eq!(scene.at(105), (7, Some(1024)), "as of second 101");
+        assert_eq!(scene.at(106), (7, Some(2048)));
+    }
+
+    #[test]
+    fn another_program_and_another_parent_are_new_credentials_at_once() {
+        let mut scene = Scene::new();
+        scene.at(100);
+        scene.at(101);
+        scene.rewrite("status", "Uid:\t0", "Uid:\t7");
+        std::fs::remove_file(scene.fake.of(20).join("exe")).unwrap();
+        std::os::unix::fs::symlink("/usr/bin/nginx", scene.fake.of(20).join("exe")).unwrap();
+        assert_eq!(scene.at(104).0, 7);
+        scene.rewrite("status", "Uid:\t7", "Uid:\t8");
+        scene.rewrite("status", "PPid:\t1", "PPid:\t19");
+        let mut orphan = FakeProcess::new(20, "nginx", &[]);
+        orphan.parent = 19;
+        scene.fake.write_stat(&orphan);
+        assert_eq!(scene.at(105).0, 8);
+    }
 }

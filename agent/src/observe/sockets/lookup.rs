@@ -20,7 +20,7 @@ pub const MADE_UP_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 
 const FIRST_SOURCE_PORT: u16 = 33_000;
 /// Distance between source ports; leaves room for the ones tried instead of a port that is in use.
 const SOURCE_PORT_STEP: u16 = 127;
-/// Lookups for a group whose members look like those of one process: the rows tell who they are, a lookup costs 5 µs.
+/// Lookups for a group whose members look like those of one process, over all its endpoints: the rows tell who they are.
 const LOOKUPS_ALIKE: u16 = 4;
 /// Lookups for a group of members that differ: enough to tell shares of some per cent.
 const LOOKUPS_MIXED: u16 = 64;
@@ -63,9 +63,16 @@ pub(super) fn read_lookups(
     let first: Vec<Question> =
         endpoints.map(|(endpoint, ingress_if)| Question { endpoint, ingress_if, source_port: FIRST_SOURCE_PORT }).collect();
     let answered = ask(exchange, first)?;
+    let mut endpoints_of: HashMap<GroupKey, u16> = HashMap::new();
+    for picked in answered.iter().filter_map(|lookup| lookup.picked.as_ref()) {
+        *endpoints_of.entry(group_of(picked)).or_default() += 1;
+    }
     let mut further = Vec::new();
     for lookup in &answered {
-        let count = lookup.picked.as_ref().map_or(1, |picked| lookups_for(picked, &lookup.endpoint, &groups));
+        let count = lookup
+            .picked
+            .as_ref()
+            .map_or(1, |picked| lookups_for(picked, &lookup.endpoint, &groups, endpoints_of.get(&group_of(picked)).copied().unwrap_or(1)));
         for n in 1..count {
             further.push(Question { endpoint: lookup.endpoint, ingress_if: lookup.ingress_if, source_port: source_port(n) });
         }
@@ -77,8 +84,8 @@ pub(super) fn read_lookups(
     Ok(lookups)
 }
 
-/// How many source ports an endpoint needs, by the socket that its first one found.
-fn lookups_for(picked: &Listener, endpoint: &Endpoint, groups: &Groups<'_>) -> u16 {
+/// How many source ports an endpoint needs, by the socket that its first one found, which so many endpoints found.
+fn lookups_for(picked: &Listener, endpoint: &Endpoint, groups: &Groups<'_>, found_by: u16) -> u16 {
     if picked.port != endpoint.port {
         // An sk_lookup program chose it: what it does with other clients can't be told from one.
         return LOOKUPS_MIXED;
@@ -87,7 +94,7 @@ fn lookups_for(picked: &Listener, endpoint: &Endpoint, groups: &Groups<'_>) -> u
     let traits = |l: &Listener| (l.uid, l.cgroup_id, l.mark, l.transparent);
     match members {
         [] | [_] => 1,
-        [first, rest @ ..] if rest.iter().all(|member| traits(member) == traits(first)) => LOOKUPS_ALIKE,
+        [first, rest @ ..] if rest.iter().all(|member| traits(member) == traits(first)) => LOOKUPS_ALIKE.div_ceil(found_by.max(1)),
         _ => LOOKUPS_MIXED,
     }
 }
@@ -182,7 +189,15 @@ mod tests {
     }
 
     fn count(picked: &Listener, port: u16, listeners: &[Listener]) -> u16 {
-        lookups_for(picked, &Endpoint { address: "10.0.0.11".parse().unwrap(), port }, &groups_of(listeners))
+        lookups_for(picked, &Endpoint { address: "10.0.0.11".parse().unwrap(), port }, &groups_of(listeners), 1)
+    }
+
+    #[test]
+    fn the_endpoints_of_a_group_alike_share_its_lookups() {
+        let group = [listener(1, "0.0.0.0", None), listener(2, "0.0.0.0", None)];
+        let endpoint = Endpoint { address: "10.0.0.11".parse().unwrap(), port: 80 };
+        let count = |found_by| lookups_for(&group[0], &endpoint, &groups_of(&group), found_by);
+        assert_eq!([1, 2, 3, 4, 100].map(count), [4, 2, 2, 1, 1]);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! What this can miss, until [`MAX_AGE`] or a kernel event: a listener that no judged endpoint's client can get. A socket that
 //! joins a `SO_REUSEPORT` group moves about half of the group's answers (net/core/sock_reuseport.c, `reciprocal_scale` of the
-//! hash by the number of members), and a group is asked for at least [`WITNESSES`] times besides once per endpoint.
+//! hash by the number of members), and a group is asked for at least [`WITNESSES`] times besides once per endpoint,
+//! unless the endpoints' own questions are [`ENOUGH`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,6 +26,8 @@ use crate::observe::netlink::{Exchange, NetlinkError};
 const MAX_AGE: Duration = Duration::from_secs(5);
 /// Questions for one group at least.
 const WITNESSES: u16 = 8;
+/// Questions of endpoints for one group that make further ones unnecessary, if they find every member.
+const ENOUGH: u16 = 10;
 /// Questions for one group at most: a member that none of them finds can't be watched this way.
 const MOST_WITNESSES: u16 = 64;
 /// Groups worth watching by questions. A node with more of them on the expected ports is dumped every time.
@@ -68,8 +71,9 @@ impl Steady {
         if groups.len() > MOST_GROUPS {
             return Ok(None);
         }
+        let asked = asked_so_far(&questions);
         for members in groups.values() {
-            match witnesses(exchange, members)? {
+            match witnesses(exchange, members, &asked)? {
                 Some(found) => questions.extend(found),
                 None => return Ok(None),
             }
@@ -103,8 +107,21 @@ impl Steady {
     }
 }
 
-/// Questions that between them find every member of one group; none if some member is not found.
-fn witnesses(exchange: &mut Exchange, members: &[&Listener]) -> Result<Option<Vec<Question>>, NetlinkError> {
+/// How many of these questions each socket answers.
+fn asked_so_far(questions: &[Question]) -> HashMap<u64, u16> {
+    let mut asked = HashMap::new();
+    for cookie in questions.iter().filter_map(|question| question.answer) {
+        *asked.entry(cookie).or_default() += 1;
+    }
+    asked
+}
+
+/// Questions that, with those asked so far, find every member of one group; none if some member is not found.
+fn witnesses(exchange: &mut Exchange, members: &[&Listener], asked: &HashMap<u64, u16>) -> Result<Option<Vec<Question>>, NetlinkError> {
+    let answers = members.iter().map(|member| asked.get(&member.id.cookie).copied().unwrap_or_default());
+    if answers.clone().all(|count| count > 0) && answers.sum::<u16>() >= ENOUGH {
+        return Ok(Some(Vec::new()));
+    }
     let Some(any) = members.first() else { return Ok(Some(Vec::new())) };
     let address = match any.address.to_canonical() {
         address if !address.is_unspecified() => address,
