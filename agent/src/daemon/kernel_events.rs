@@ -17,12 +17,14 @@ const SIGTERM: i32 = 15;
 const RETRY: Duration = Duration::from_secs(60);
 
 /// What a drain of the ring brought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Arrived {
     /// Something happened that a pass should look at; kernel time of the first such event.
     pub first_at: Option<Mono>,
     /// Among it was a signal to a watched process, or the exit of one.
     pub processes: bool,
+    /// Who began to listen.
+    pub openers: BTreeSet<u32>,
     /// Records were lost: everything has to be read anew.
     pub overflow: bool,
 }
@@ -134,6 +136,9 @@ impl KernelEvents {
                 && envoys.contains(target)
             {
                 *terminating = Some(Termination { pid: *target, at: *at });
+            }
+            if let KernelEvent::Listener { listening: true, by, .. } = &event {
+                arrived.openers.insert(by.pid);
             }
             tracing::debug!(?event, "kernel event");
             arrived.processes |= !matches!(event, KernelEvent::Listener { .. });

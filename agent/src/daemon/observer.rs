@@ -133,6 +133,7 @@ impl Observer {
             self.event_processes |= arrived.processes;
             self.schedule.event();
         }
+        self.sources.note_openers(arrived.openers);
         if arrived.overflow {
             triggers.extend([Trigger::Tick, Trigger::Event]);
         }

@@ -180,6 +180,11 @@ impl Sources {
         snapshot.owners = self.owners.read(&listeners(snapshot));
     }
 
+    /// These processes began to listen.
+    pub fn note_openers(&mut self, pids: BTreeSet<u32>) {
+        self.owners.note_openers(pids);
+    }
+
     /// A search for owners is under way; a wake-up follows.
     #[must_use]
     pub fn searching(&self) -> bool {

@@ -1,7 +1,8 @@
 //! Likely holders of a socket that just appeared: processes that are remembered already (a listener update adds sockets to the
-//! same Envoy), and the processes of the cgroup that the kernel names for the socket. Must stay within its budget.
+//! same Envoy), those that a kernel event says began to listen, and the processes of the cgroup that the kernel names for the socket.
+//! Must stay within its budget.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use gwready_core::time::Mono;
@@ -27,27 +28,44 @@ pub(super) struct Found {
     pub new: Vec<Hit>,
 }
 
-/// Searches the candidates for `fresh` sockets (inode, cgroup id). What is refused or cut short is left to the walk.
-pub(super) fn search_candidates(root: &ProcRoot, processes: &HashMap<u32, Tracked>, fresh: &[(u64, Option<u64>)], now: Mono) -> Found {
+/// Searches the candidates for `fresh` sockets (inode, cgroup id); `openers` are said to have just begun to listen. What is refused or
+/// cut short is left to the walk.
+pub(super) fn search_candidates(
+    root: &ProcRoot,
+    processes: &HashMap<u32, Tracked>,
+    fresh: &[(u64, Option<u64>)],
+    openers: &BTreeSet<u32>,
+    now: Mono,
+) -> Found {
     let wanted: HashSet<u64> = fresh.iter().map(|(inode, _)| *inode).collect();
     let mut budget = Budget { left: DESCRIPTORS, until: now.plus(TIME) };
     let mut found = Found::default();
-    for (pid, process) in processes {
-        if let Ok(held) = search_descriptors(&process.dir, &wanted, &mut budget)
-            && !held.sockets.is_empty()
-        {
-            found.known.push((*pid, held.sockets));
-        }
-    }
-    for pid in siblings(processes, fresh) {
-        let looked = root.process(pid).and_then(|dir| Ok((search_descriptors(&dir, &wanted, &mut budget)?, Tracked::new(dir)?)));
-        if let Ok((held, process)) = looked
-            && !held.sockets.is_empty()
-        {
-            found.new.push(Hit { process, sockets: held.sockets });
+    let remembered = processes.keys().copied();
+    let mut asked = HashSet::new();
+    // The likeliest first: what is left when time is up has to wait for the walk.
+    for pid in openers.iter().copied().chain(remembered).chain(siblings(processes, fresh)).filter(|pid| asked.insert(*pid)) {
+        match processes.get(&pid) {
+            Some(process) => {
+                if let Ok(held) = search_descriptors(&process.dir, &wanted, &mut budget)
+                    && !held.sockets.is_empty()
+                {
+                    found.known.push((pid, held.sockets));
+                }
+            }
+            None => found.new.extend(stranger(root, pid, &wanted, &mut budget)),
         }
     }
     found
+}
+
+/// A process that is not remembered, if it holds one of the sockets.
+fn stranger(root: &ProcRoot, pid: u32, wanted: &HashSet<u64>, budget: &mut Budget) -> Option<Hit> {
+    let dir = root.process(pid).ok()?;
+    let sockets = search_descriptors(&dir, wanted, budget).ok()?.sockets;
+    if sockets.is_empty() {
+        return None;
+    }
+    Some(Hit { process: Tracked::new(dir).ok()?, sockets })
 }
 
 /// Processes of the sockets' cgroups that are not remembered themselves.

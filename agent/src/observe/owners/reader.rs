@@ -1,7 +1,7 @@
 //! One read of the owner source per pass: verify, look at candidates, describe, and leave the rest to the walker. Must not
 //! search /proc itself, and must not judge.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ const NAME_ALL_AGAIN: Duration = Duration::from_secs(10);
 /// Time within a pass for looking at new processes while there is no Envoy.
 const SCAN_TIME: Duration = Duration::from_millis(1);
 
+/// Most openers remembered: a storm of listeners is for the walk.
+const OPENERS: usize = 32;
+
 /// Reads who holds the sockets of the expected ports.
 pub struct OwnerReader {
     settings: Settings,
@@ -40,6 +43,8 @@ pub struct OwnerReader {
     known: KnownPids,
     pods: PodNames,
     starts: Starts,
+    /// Said to have begun to listen, and not yet asked for their sockets.
+    openers: BTreeSet<u32>,
     /// Every process was named once and none was an Envoy, and none has been seen since.
     absent: bool,
 }
@@ -67,6 +72,7 @@ impl OwnerReader {
             known: KnownPids::default(),
             pods,
             starts: Starts::default(),
+            openers: BTreeSet::new(),
             absent: false,
         }
     }
@@ -80,6 +86,15 @@ impl OwnerReader {
         match self.pass(listeners, begin) {
             Ok(value) => Reading::Observed { value, window: Window { begin, end: clock::mono() } },
             Err((why, detail)) => Reading::Unavailable(Unavailable { why, detail, window: Window { begin, end: clock::mono() } }),
+        }
+    }
+
+    /// These processes are said to have just begun to listen on a port of ours: they are the first to be asked when a new socket
+    /// appears, so that a thief has its name before a walk has found it. A wrong pid costs a look.
+    pub fn note_openers(&mut self, pids: impl IntoIterator<Item = u32>) {
+        self.openers.extend(pids);
+        while self.openers.len() > OPENERS {
+            self.openers.pop_first();
         }
     }
 
@@ -170,7 +185,8 @@ impl OwnerReader {
         if fresh.is_empty() {
             return;
         }
-        let found = search_candidates(root, &self.processes, &fresh, now);
+        let openers = std::mem::take(&mut self.openers);
+        let found = search_candidates(root, &self.processes, &fresh, &openers, now);
         for (pid, sockets) in found.known {
             self.sockets.note(pid, &sockets);
         }

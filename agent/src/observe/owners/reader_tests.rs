@@ -146,6 +146,20 @@ fn a_socket_of_a_stranger_is_unknown_until_the_walk_has_found_it() {
 }
 
 #[test]
+fn who_is_said_to_have_begun_to_listen_is_asked_at_once() {
+    let fake = FakeProc::new();
+    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
+    let mut reader = Reader::new(&fake);
+    reader.read(&listeners(&[77]));
+    fake.write(&FakeProcess::new(30, "nginx", &[(5, 88)]));
+    // Gone, another one's pid, and the right one; before the socket can be seen, and not lost until it is.
+    reader.reader.note_openers([4711, 1, 30]);
+    reader.read(&listeners(&[77]));
+    assert_eq!(held_by(&reader.read(&listeners(&[77, 88])), 88), (vec![30], false));
+    assert_eq!(held_by(&reader.settle(&listeners(&[77, 88])), 88), (vec![30], true), "the walk says that nobody else holds it");
+}
+
+#[test]
 fn of_several_holders_the_one_that_ends_is_left_out_at_once_and_its_successor_found() {
     let fake = FakeProc::new();
     for pid in [30, 31] {
