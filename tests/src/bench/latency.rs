@@ -1,5 +1,5 @@
 //! `gwready-bench latency`: from the close of the last listener to the published verdict, and to the first 503 that a
-//! client gets, with eBPF and without.
+//! client gets, with eBPF and without; and beside them what the machine itself takes to wake a thread.
 //!
 //! The first is the agent's own word (`detected_in` of the transition: the kernel's time stamp to the publication). The
 //! second is measured from outside: just before close(2) to the reply in hand of a client that asks `/healthz` again and again
@@ -37,6 +37,8 @@ struct Seen {
     /// Changes that no kernel event brought: seen by the second look or by polling.
     without_event: usize,
     client: Samples,
+    /// From a message to a waiting thread until it runs: no event can be answered sooner, and the machine's own tail is in all of it.
+    wake: Samples,
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,6 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
         if ebpf {
             row("eBPF on: kernel event to published", &seen.published);
             row("eBPF on: close() to first 503 of a client", &seen.client);
+            row("this machine: a waiting thread woken meanwhile", &seen.wake);
             eprintln!("not brought by an event: {} of {closes}", seen.without_event);
         } else {
             row("eBPF off: close() to first 503 of a client", &seen.client);
@@ -80,7 +83,9 @@ fn measure(node: &Node, ebpf: bool, closes: u32) -> Result<Seen> {
     }
     let mut seen = Seen::default();
     let (begin, told) = (channel(), channel());
+    let (ping, pong) = (channel::<Instant>(), channel());
     thread::scope(|scope| {
+        scope.spawn(move || ping.1.iter().try_for_each(|sent| pong.0.send(sent.elapsed())));
         let outside = node.outside();
         let client = scope.spawn(move || outside.enter(move || poll(address, &begin.1, &told.0)));
         let outcome = (0..closes).try_for_each(|turn| {
@@ -88,6 +93,8 @@ fn measure(node: &Node, ebpf: bool, closes: u32) -> Result<Seen> {
             let phase = if ebpf { Duration::from_millis(3) } else { Duration::from_millis(u64::from(turn * 619 % 1000)) };
             thread::sleep(phase);
             begin.0.send(())?;
+            ping.0.send(Instant::now())?;
+            seen.wake.push(pong.1.recv_timeout(PATIENCE).context("no wake")?.as_secs_f64() * 1e6);
             let closed = switch.close()?;
             let first = told.1.recv_timeout(PATIENCE).context("no 503")?;
             seen.client.push(first.saturating_sub(closed).as_secs_f64() * 1e6);
@@ -99,7 +106,7 @@ fn measure(node: &Node, ebpf: bool, closes: u32) -> Result<Seen> {
             switch.open()?;
             agent.wait_state("state=up", PATIENCE).map(drop)
         });
-        drop(begin.0);
+        drop((begin.0, ping.0));
         let polled = client.join().map_err(|_| anyhow::anyhow!("the client panicked"))?;
         polled.and(outcome)
     })?;
