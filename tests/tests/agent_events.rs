@@ -36,6 +36,18 @@ impl By {
     }
 }
 
+/// Waits until the metric says of each program what is wanted. Attempts of the agent follow each other within a minute.
+fn wait_attached(agent: &Agent, wanted: &[(&str, f64)]) {
+    eventually(4 * SOON, || {
+        for (program, wanted) in wanted {
+            let value = agent.metric_value("gwready_ebpf_attached", &[("program", program)])?;
+            ensure!((value - wanted).abs() < f64::EPSILON, "{program}: {value}");
+        }
+        Ok(())
+    })
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", agent.log()));
+}
+
 /// Up, and with everything attached where events are wanted. Probes are off: they would tell too.
 fn start(node: &Node, by: By) -> Agent {
     let builder = Agent::quick(node).set("probe.enabled", false);
@@ -49,14 +61,7 @@ fn start(node: &Node, by: By) -> Agent {
     let mut agent = builder.start().unwrap();
     agent.wait_state("state=up", SOON).unwrap();
     let wanted = if by == By::Events { 1.0 } else { 0.0 };
-    eventually(SOON, || {
-        for program in PROGRAMS {
-            let value = agent.metric_value("gwready_ebpf_attached", &[("program", program)])?;
-            ensure!((value - wanted).abs() < f64::EPSILON, "{program}: {value}");
-        }
-        Ok(())
-    })
-    .unwrap_or_else(|error| panic!("{error:#}\n{}", agent.log()));
+    wait_attached(&agent, &PROGRAMS.map(|program| (program, wanted)));
     agent
 }
 
@@ -242,4 +247,36 @@ fn a_thief_is_not_a_reason_to_miss_the_end_of_envoy() {
     agent.wait_state("state=down", AT_ONCE).unwrap();
     drop(thief);
     agent.wait_state("state=down reason=EnvoyNotRunning", SOON).unwrap();
+}
+
+#[test]
+fn programs_that_could_not_be_attached_are_as_soon_as_nothing_is_in_the_way() {
+    let node = Node::new().unwrap();
+    let mut envoy = Envoy::start(&node).unwrap();
+    // The kernel's type information is hidden from the agent: two of the three programs can't work without it.
+    node.space().output("mount", &["-t", "tmpfs", "none", "/sys/kernel/btf"]).unwrap();
+    let builder = Agent::quick(&node).set("probe.enabled", false).set("timing.stale_after", "20s");
+    let mut agent = builder.set("timing.resync", format!("{}s", TICK.as_secs())).start().unwrap();
+    agent.wait_state("state=up", SOON).unwrap();
+    let line = agent.wait_log("kernel events are missing, polling goes on", SOON).unwrap();
+    assert!(line.contains("WARN") && line.contains("socket_state"), "{line}");
+    wait_attached(&agent, &[("process_exit", 1.0), ("signal_generate", 0.0), ("socket_state", 0.0)]);
+    envoy.set_listeners(&[]).unwrap();
+    let line = agent.wait_log("node DOWN reason=NoListener", SOON).unwrap();
+    assert!(!line.contains(" detected_in="), "{line}");
+    envoy.set_listeners(&[Listener::gateway()]).unwrap();
+    agent.wait_state("state=up", SOON).unwrap();
+
+    node.space().output("umount", &["/sys/kernel/btf"]).unwrap();
+    wait_attached(&agent, &PROGRAMS.map(|program| (program, 1.0)));
+    let log = agent.log();
+    assert_eq!(log.matches("kernel events are missing").count(), 1, "one WARN, however many attempts:\n{log}");
+    assert!(log.contains("3 programs attached"), "{log}");
+    let before = verdicts_by_event(&agent);
+    envoy.set_listeners(&[]).unwrap();
+    agent.wait_state("state=down reason=NoListener port=80,443", AT_ONCE).unwrap();
+    let log = agent.log();
+    let line = log.lines().rfind(|line| line.contains("node DOWN reason=NoListener")).unwrap();
+    assert!(line.contains(" detected_in="), "{line}");
+    assert!(verdicts_by_event(&agent) > before);
 }

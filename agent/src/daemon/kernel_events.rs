@@ -13,8 +13,10 @@ use crate::metrics::Metrics;
 
 /// SIGTERM; the numbers are the same on every architecture we build for (asm-generic/signal.h).
 const SIGTERM: i32 = 15;
-/// Between two attempts to load or to restore programs.
-const RETRY: Duration = Duration::from_secs(60);
+/// Until the second attempt to load what failed. What is in the way while a node starts is often gone soon.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+/// Each wait is twice the last one, up to this: an attempt costs some 50 ms and 30 MiB for a moment.
+const LAST_RETRY: Duration = Duration::from_secs(60);
 
 /// What a drain of the ring brought.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,6 +37,9 @@ pub struct KernelEvents {
     debug: bool,
     loaded: Option<Events>,
     next_try: Mono,
+    pause: Duration,
+    /// A ring that was replaced may have had records in it.
+    replaced: bool,
     last_reason: Option<String>,
     pids: BTreeSet<u32>,
     ports: BTreeSet<u16>,
@@ -44,7 +49,17 @@ impl KernelEvents {
     /// Nothing is loaded yet. `wanted` is the configuration's `ebpf`.
     #[must_use]
     pub const fn new(wanted: bool, debug: bool) -> Self {
-        Self { wanted, debug, loaded: None, next_try: Mono(u64::MAX), last_reason: None, pids: BTreeSet::new(), ports: BTreeSet::new() }
+        Self {
+            wanted,
+            debug,
+            loaded: None,
+            next_try: Mono(u64::MAX),
+            pause: FIRST_RETRY,
+            replaced: false,
+            last_reason: None,
+            pids: BTreeSet::new(),
+            ports: BTreeSet::new(),
+        }
     }
 
     /// Loads the programs, if they are wanted. Call once the health port answers: loading takes some 50 ms and 30 MiB for a
@@ -54,13 +69,13 @@ impl KernelEvents {
             self.warn_once("eBPF is switched off (ebpf: false)".to_owned());
             return;
         }
-        self.next_try = now.plus(RETRY);
+        self.next_try = now.plus(self.pause);
+        self.pause = LAST_RETRY.min(self.pause * 2);
         match load(Options { own_namespace_only: true, debug: self.debug }) {
             Ok(events) => {
                 let missing: Vec<String> =
                     events.programs().iter().filter_map(|p| p.attached.as_ref().err().map(|why| format!("{}: {why}", p.name))).collect();
-                self.loaded = Some(events);
-                self.rewatch();
+                self.take(events);
                 if missing.is_empty() {
                     self.last_reason = None;
                     tracing::info!("kernel events: {} programs attached", PROGRAMS.len());
@@ -72,7 +87,19 @@ impl KernelEvents {
         }
     }
 
-    /// Tries again what failed, once a minute.
+    /// An attempt that brings no more than there is changes nothing: counts go on, no record is lost.
+    fn take(&mut self, events: Events) {
+        let working = |events: &Events| events.programs().iter().filter(|program| program.attached.is_ok()).count();
+        let before = self.loaded.as_ref().map_or(0, working);
+        if working(&events) > before {
+            self.replaced = before > 0;
+            self.loaded = Some(events);
+            self.rewatch();
+        }
+    }
+
+    /// Tries again what failed: soon at first, then more and more rarely. What is attached stays so for as long as the agent
+    /// holds it (`docs/decisions/ebpf-attach.md`).
     pub fn retry(&mut self, now: Mono) {
         if self.wanted && now >= self.next_try && self.attached().iter().any(|(_, attached)| !attached) {
             self.start(now);
@@ -147,7 +174,7 @@ impl KernelEvents {
         if drained.lost > 0 {
             tracing::debug!(lost = drained.lost, "kernel events were lost: reading everything anew");
         }
-        arrived.overflow = drained.lost > 0;
+        arrived.overflow = drained.lost > 0 || std::mem::take(&mut self.replaced);
         if let Some(log) = &mut events.log {
             log.flush();
         }
