@@ -1,4 +1,4 @@
-//! A process in a frozen cgroup, of whichever kinds of cgroup this machine has.
+//! A process in a cgroup of its own, frozen or named like a pod's, of whichever kinds of cgroup this machine has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::wait::eventually;
 
 /// A cgroup made for one process. When dropped it thaws, the process goes back to the root, and the cgroup ends.
 #[derive(Debug)]
-pub struct Frozen {
+pub struct Confined {
     path: PathBuf,
     root: PathBuf,
     thaw: (&'static str, &'static str),
@@ -39,18 +39,29 @@ pub fn count() -> Result<usize> {
 }
 
 /// Freezes a process by the freezer of this number.
-pub fn freeze(number: usize, pid: i32) -> Result<Frozen> {
+pub fn freeze(number: usize, pid: i32) -> Result<Confined> {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
-    let (root, (file, word), thaw) = kinds()?.into_iter().nth(number).context("no such freezer")?;
-    let path = root.join(format!("gwready-test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed)));
-    fs::create_dir(&path)?;
-    let frozen = Frozen { path, root, thaw };
-    fs::write(frozen.path.join("cgroup.procs"), pid.to_string())?;
-    fs::write(frozen.path.join(file), word)?;
-    Ok(frozen)
+    let kind = kinds()?.into_iter().nth(number).context("no such freezer")?;
+    let (file, word) = kind.1;
+    let confined = confine(kind, &format!("gwready-test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed)), pid)?;
+    fs::write(confined.path.join(file), word)?;
+    Ok(confined)
 }
 
-impl Drop for Frozen {
+/// Moves a process into a cgroup of this name, e.g. `podUID`. Nothing is frozen.
+pub fn place(name: &str, pid: i32) -> Result<Confined> {
+    confine(kinds()?.into_iter().next().context("no cgroup")?, name, pid)
+}
+
+fn confine((root, _, thaw): Kind, name: &str, pid: i32) -> Result<Confined> {
+    let path = root.join(name);
+    fs::create_dir(&path)?;
+    let confined = Confined { path, root, thaw };
+    fs::write(confined.path.join("cgroup.procs"), pid.to_string())?;
+    Ok(confined)
+}
+
+impl Drop for Confined {
     fn drop(&mut self) {
         let (file, word) = self.thaw;
         drop(fs::write(self.path.join(file), word));

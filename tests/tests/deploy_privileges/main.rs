@@ -1,7 +1,9 @@
 //! The table of capabilities in `deploy/README.md`: the chart's set lets the agent see everything, and what is lost without
 //! each one is what the table says. The capabilities that the agent may ever have are set as a container runtime sets them:
-//! by the bounding set.
+//! by the bounding set. The table of mounts below it: see `mounts`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod mounts;
 
 use std::path::Path;
 use std::process::Command;
@@ -35,12 +37,16 @@ fn agent(node: &Node, capabilities: &[String]) -> Agent {
 /// A node as Cilium leaves it, with an agent that has only these capabilities.
 struct Stand {
     agent: Agent,
-    _envoy: Option<Envoy>,
+    envoy: Option<Envoy>,
     node: Node,
 }
 
 impl Stand {
     fn with(capabilities: &[String]) -> Self {
+        Self::up(|node| agent(node, capabilities))
+    }
+
+    fn up(start: impl FnOnce(&Node) -> Agent) -> Self {
         let node = Node::new().unwrap();
         node.enter(|| {
             let mut maps = LbMaps::create(&node.bpffs(), 1024)?;
@@ -48,7 +54,7 @@ impl Stand {
         })
         .unwrap();
         let envoy = Envoy::start(&node).unwrap();
-        let mut stand = Self { agent: agent(&node, capabilities), _envoy: Some(envoy), node };
+        let mut stand = Self { agent: start(&node), envoy: Some(envoy), node };
         // Whatever it lacks, its own want of sight never takes the node out.
         stand.agent.wait_state("state=up", PATIENCE).unwrap();
         stand
@@ -173,7 +179,7 @@ fn told_of_nobodys_program(capabilities: &[String]) -> (i32, String) {
     program.wait_log("listening on", PATIENCE).unwrap();
     let mut agent = agent(&node, capabilities);
     agent.wait_state("state=down", PATIENCE).unwrap();
-    let stand = Stand { agent, _envoy: None, node: node.clone() };
+    let stand = Stand { agent, envoy: None, node: node.clone() };
     (program.pid(), stand.told_of_owner())
 }
 
