@@ -8,7 +8,7 @@ use std::process::Output;
 use anyhow::ensure;
 use gwready_tests::{Agent, AgentBuilder, Envoy, Listener, Node, Thief, eventually, freezer, paths};
 
-use crate::{PATIENCE, Stand, steal};
+use crate::stand::{PATIENCE, Stand, steal};
 
 /// Rows of the table, each with a test below that calls [`stated`].
 const HELD: [&str; 9] =
