@@ -17,7 +17,7 @@ pub(crate) fn run() -> Result<()> {
     setup::install(setup::Group::Test)?;
     // cargo-deny looks at every target's dependencies, and offline it can only see what was fetched.
     Step::cargo().args(["fetch", "--locked"]).about("fetching every target's dependencies").run()?;
-    // Advisories need RustSec's database from the network: `cargo deny check advisories` by hand or by a schedule.
+    // No advisories: their database is a git repository, out of reach of an offline run (SECURITY.md, Supply chain).
     Step::new(setup::cargo_deny()?)
         .args(["--offline", "--locked", "check", "licenses", "bans", "sources"])
         .current_dir(&place::workspace())

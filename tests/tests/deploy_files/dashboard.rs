@@ -8,7 +8,7 @@ use crate::metric_names::unknown_names;
 use crate::rules::recorded;
 use crate::tools::{deploy, read, succeed};
 
-fn dashboard() -> Value {
+pub(crate) fn dashboard() -> Value {
     serde_json::from_str(&read(&deploy("helm/gwready/files/dashboard.json"))).unwrap()
 }
 
@@ -17,6 +17,11 @@ fn expressions(dashboard: &Value) -> Vec<String> {
     let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
     let annotations = dashboard["annotations"]["list"].as_array().unwrap().iter();
     targets.chain(annotations).map(|target| target["expr"].as_str().unwrap().to_owned()).collect()
+}
+
+/// An expression as Grafana would send it, for all nodes.
+pub(crate) fn expand(text: &str) -> String {
+    text.replace("$instance", ".*").replace("$__rate_interval", "1m")
 }
 
 #[test]
@@ -28,7 +33,6 @@ fn every_metric_label_and_value_is_one_of_the_agents() {
 
 #[test]
 fn promtool_takes_every_expression() {
-    let expand = |text: &str| text.replace("$instance", ".*").replace("$__rate_interval", "1m");
     let rules: Vec<Value> = expressions(&dashboard())
         .iter()
         .enumerate()

@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod agent;
+mod as3;
 mod balancers;
 mod chart;
 mod dashboard;
 mod kustomize;
 mod metric_names;
 mod pages;
+mod panels;
 mod rules;
 mod tools;
