@@ -8,6 +8,7 @@ use gwready_core::reason::Reason;
 use super::faults::{envoy_in_state, no_descriptors, probe_failed, workers};
 use super::node::{ENVOY, Node};
 use super::watch::Watch;
+use crate::kept;
 
 #[test]
 fn fault_27_a_queue_from_which_nothing_is_accepted_for_two_seconds() {
@@ -21,6 +22,7 @@ fn fault_27_a_queue_from_which_nothing_is_accepted_for_two_seconds() {
         &["10.0.0.11:80 down QueueStuck", "10.0.0.11:443 up"],
         "WARN node DOWN reason=QueueStuck port=80 family=ipv4 addresses=10.0.0.11 limit=128 queues=7 up_for=12s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -33,6 +35,7 @@ fn fault_27_a_full_queue_that_moves_is_overload_and_no_fault() {
         assert_eq!(watch.node(), "up");
     }
     watch.stays_up_but_says(watch.front(ConditionType::Accepting, 80), Status::True, Reason::Overloaded);
+    kept!(watch);
 }
 
 #[test]
@@ -42,6 +45,7 @@ fn fault_27_a_full_queue_is_called_stuck_only_after_many_readings() {
     watch.keeps_seeing(20.0, 23.0, &full);
     assert_eq!(watch.node(), "up", "31 readings of a full queue can all have missed a gap");
     assert_eq!(watch.sees(23.1, &full).node(), "down QueueStuck 80");
+    kept!(watch);
 }
 
 #[test]
@@ -55,6 +59,7 @@ fn fault_28_one_of_four_workers_is_stuck_until_its_queue_is_seen_empty() {
         &["10.0.0.11:80 down WorkerStuck", "10.0.0.11:443 up"],
         "WARN node DOWN reason=WorkerStuck port=80 family=ipv4 addresses=10.0.0.11 limit=128 queues=\"0 0 2 0\" up_for=13s",
     );
+    kept!(watch);
     watch.keeps_seeing(23.1, 24.0, &workers(1)).sees(27.0, &workers(1)).sees(30.0, &workers(1));
     assert_eq!(watch.node(), "down WorkerStuck 80", "one accept is no recovery");
     watch.sees(31.0, &workers(0)).sees(33.0, &workers(0));
@@ -63,11 +68,13 @@ fn fault_28_one_of_four_workers_is_stuck_until_its_queue_is_seen_empty() {
 
 #[test]
 fn fault_29_a_stopped_process_whose_handshakes_the_kernel_completes() {
-    Watch::turned(&envoy_in_state(RunState::Stopped)).told(
+    let watch = Watch::turned(&envoy_in_state(RunState::Stopped));
+    watch.told(
         "state=down node=worker-1 address=10.0.0.11 reason=ProcessStopped port=80,443 ports=80,443",
         &["10.0.0.11:80 down ProcessStopped", "10.0.0.11:443 down ProcessStopped"],
         "WARN node DOWN reason=ProcessStopped port=80,443 family=ipv4 addresses=10.0.0.11 process=cilium-envoy[100] state=T up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -75,6 +82,7 @@ fn fault_29_a_frozen_cgroup() {
     let watch = Watch::turned(&Node::healthy().with_process(ENVOY, |envoy| envoy.frozen = Some(true)));
     assert_eq!(watch.node(), "down ProcessStopped 80,443");
     assert!(watch.front(ConditionType::Accepting, 80).message.contains("frozen by its cgroup"));
+    kept!(watch);
 }
 
 #[test]
@@ -87,6 +95,7 @@ fn fault_29_state_d_counts_after_five_seconds() {
     let mut watch = Watch::of(&Node::healthy());
     watch.sees(20.0, &waiting).sees(23.0, &Node::healthy()).sees(26.0, &waiting);
     assert_eq!(watch.node(), "up", "it was seen running in between");
+    kept!(watch);
 }
 
 #[test]
@@ -96,6 +105,7 @@ fn fault_29_a_process_that_is_stopped_stays_so_while_nobody_can_see_it() {
     blind.snapshot.owners = super::node::lost(gwready_core::facts::Why::Permission, "ptrace access refused");
     assert_eq!(watch.sees(21.0, &blind).node(), "down ProcessStopped 80,443");
     assert_eq!(watch.sees(900.0, &blind).node(), "down ProcessStopped 80,443", "whatever hold says");
+    kept!(watch);
 }
 
 #[test]
@@ -108,6 +118,7 @@ fn fault_31_the_overload_manager_accepts_and_closes() {
         &["10.0.0.11:80 up", "10.0.0.11:443 down ProbeReset"],
         "WARN node DOWN reason=ProbeReset port=443 family=ipv4 addresses=10.0.0.11 failures=3 probed=10.0.0.11:443 server_name=shop.example up_for=12s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -122,12 +133,15 @@ fn fault_31b_a_strict_probe_at_full_queues_never_empties_the_pool() {
     }
     let responding = watch.front(ConditionType::Responding, 80);
     assert_eq!((responding.status, responding.reason), (Status::Unknown, Some(Reason::NotJudged)));
+    kept!(watch);
 }
 
 #[test]
 fn fault_31b_a_connection_that_was_accepted_and_left_without_an_answer_is_no_overload() {
     let node = probe_failed(80, ProbeOutcome::Timeout, 3).queue(80, 129);
-    assert_eq!(Watch::turned(&node).node(), "down ProbeTimeout 80");
+    let watch = Watch::turned(&node);
+    assert_eq!(watch.node(), "down ProbeTimeout 80");
+    kept!(watch);
 }
 
 #[test]
@@ -141,4 +155,5 @@ fn fault_33_no_file_descriptor_is_left_and_accept_fails() {
         &["10.0.0.11:80 down OutOfFileDescriptors", "10.0.0.11:443 down OutOfFileDescriptors"],
         "WARN node DOWN reason=OutOfFileDescriptors port=80,443 family=ipv4 addresses=10.0.0.11 limit=1024 open_files=1024 process=cilium-envoy[100] up_for=12s",
     );
+    kept!(watch);
 }

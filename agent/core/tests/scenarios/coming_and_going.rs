@@ -6,6 +6,7 @@ use gwready_core::reason::Reason;
 use super::faults::{drained, draining, no_listeners, terminating};
 use super::node::{A, Node};
 use super::watch::Watch;
+use crate::kept;
 
 #[test]
 fn fault_35_drain_listeners_closes_the_ports_while_admin_says_live_and_lists_them() {
@@ -15,6 +16,7 @@ fn fault_35_drain_listeners_closes_the_ports_while_admin_says_live_and_lists_the
         &["10.0.0.11:80 down NoListener", "10.0.0.11:443 down NoListener"],
         "WARN node DOWN reason=NoListener port=80,443 family=ipv4 addresses=10.0.0.11 detail=\"no socket listens on 10.0.0.11:80\" up_for=10s",
     );
+    kept!(watch);
     assert_eq!(watch.condition(ConditionType::EnvoyLive).evidence["state"], "LIVE");
 }
 
@@ -26,6 +28,7 @@ fn fault_36_healthcheck_fail_drains_while_the_ports_still_accept() {
         &["10.0.0.11:80 drain EnvoyDraining", "10.0.0.11:443 drain EnvoyDraining"],
         "INFO node DRAIN reason=EnvoyDraining addresses=10.0.0.11 detail=\"Envoy says DRAINING on /ready: somebody called /healthcheck/fail on its admin interface\" up_for=10s",
     );
+    kept!(watch);
     assert_eq!(watch.sees(21.0, &draining().closed(80)).node(), "down NoListener 80", "down beats drain");
 }
 
@@ -37,6 +40,7 @@ fn fault_37_a_terminating_pod_drains_at_the_signal_and_is_down_when_it_is_gone()
         &["10.0.0.11:80 drain EnvoyTerminating", "10.0.0.11:443 drain EnvoyTerminating"],
         "INFO node DRAIN reason=EnvoyTerminating addresses=10.0.0.11 pid=99 up_for=10s",
     );
+    kept!(watch);
     assert_eq!(watch.sees(21.0, &terminating(20).without_envoy()).node(), "down EnvoyNotRunning");
     assert_eq!(
         watch.log(),
@@ -51,6 +55,7 @@ fn fault_37_the_notice_ends_after_five_seconds_if_envoy_stays() {
     assert_eq!(watch.sees(25.0, &terminating(20)).condition(ConditionType::EnvoyLive).status, Status::True);
     assert_eq!(watch.node(), "drain EnvoyTerminating", "and then min_up");
     assert_eq!(watch.sees(27.0, &terminating(20)).node(), "up");
+    kept!(watch);
 }
 
 #[test]
@@ -58,6 +63,7 @@ fn fault_37_a_newer_envoy_ends_the_notice_of_the_old_one() {
     let mut watch = Watch::turned(&terminating(20));
     let replaced = terminating(20).owners(|owners| owners.envoy_starts = vec![super::watch::mono(21.0)]);
     assert_eq!(watch.sees(21.5, &replaced).condition(ConditionType::EnvoyLive).status, Status::True);
+    kept!(watch);
 }
 
 #[test]
@@ -68,6 +74,7 @@ fn fault_38_maintenance_drains_by_an_operators_word() {
         &["10.0.0.11:80 drain DrainRequested", "10.0.0.11:443 drain DrainRequested"],
         "INFO node DRAIN reason=DrainRequested addresses=10.0.0.11 asked_by=\"uid 0\" why=\"kernel update\" until=undrain up_for=10s",
     );
+    kept!(watch);
     watch.sees(30.0, &Node::healthy());
     assert_eq!(watch.node(), "drain DrainRequested", "undrained, min_up begins");
     assert_eq!(watch.sees(32.0, &Node::healthy()).log(), "INFO node UP ports=80,443 drain_for=12s was=DrainRequested");
@@ -81,6 +88,7 @@ fn fault_38_a_drain_for_a_time_ends_by_itself() {
     assert_eq!(watch.sees(59.9, &until).node(), "drain DrainRequested");
     assert_eq!(watch.sees(60.0, &until).condition(ConditionType::InService).status, Status::True);
     assert_eq!(watch.sees(62.0, &until).node(), "up");
+    kept!(watch);
 }
 
 #[test]
@@ -89,6 +97,7 @@ fn fault_39_the_cilium_agent_is_dead_and_the_maps_stand_still() {
     node.agent_age = std::time::Duration::from_secs(11);
     let watch = Watch::turned(&node);
     watch.stays_up_but_says(watch.condition(ConditionType::CiliumAgentAlive), Status::False, Reason::CiliumAgentStale);
+    kept!(watch);
     assert!(watch.body(None, None).contains("\nCiliumAgentAlive False CiliumAgentStale: "));
 }
 
@@ -108,6 +117,7 @@ fn fault_41_a_new_node_is_down_from_its_first_answer() {
         &["10.0.0.11:80 up", "10.0.0.11:443 up"],
         "INFO node UP ports=80,443 down_for=200ms was=Starting",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -119,6 +129,7 @@ fn fault_41_a_new_node_waits_for_the_first_probe_of_every_front() {
     let mut watch = Watch::start(gwready_core::policy::Policy::default());
     assert_eq!(watch.sees(1.0, &waiting).node(), "down Starting");
     assert_eq!(watch.sees(2.0, &Node::healthy()).node(), "up");
+    kept!(watch);
 }
 
 #[test]
@@ -127,6 +138,7 @@ fn fault_41_a_front_that_has_never_passed_is_failed_by_its_first_probe() {
     let node = super::faults::probe_failed(443, outcome, 1).with_probe("10.0.0.11:443", |probe| probe.never_passed = true);
     let mut watch = Watch::start(gwready_core::policy::Policy::default());
     assert_eq!(watch.sees(3.0, &node).node(), "down ProbeTimeout 443");
+    kept!(watch);
 }
 
 #[test]
@@ -135,4 +147,5 @@ fn fault_42_the_node_lost_its_label_and_its_address_is_still_published() {
     assert_eq!(watch.node(), "down NoListener 80,443");
     assert_eq!(watch.sees(900.0, &no_listeners()).node(), "down NoListener 80,443", "the ports are not forgotten");
     assert_eq!(watch.health(Some(A)), "state=down node=worker-1 address=10.0.0.11 reason=NoListener port=80,443 ports=80,443");
+    kept!(watch);
 }

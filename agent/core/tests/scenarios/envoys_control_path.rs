@@ -7,6 +7,7 @@ use gwready_core::reason::Reason;
 use super::faults::{change_rejected, may_not_bind, no_listeners, probe_failed, third_port_not_bound};
 use super::node::{ENVOY, Node};
 use super::watch::Watch;
+use crate::kept;
 
 const DUPLICATE: &str =
     "error adding listener: 'team/cilium-gateway-public/listener' has duplicate address '0.0.0.0:8443' as existing listener";
@@ -19,6 +20,7 @@ fn fault_1_a_changed_listener_is_rejected_and_its_new_port_never_opens() {
         &["10.0.0.11:80 up", "10.0.0.11:443 up", "10.0.0.11:8443 down ListenerRejected"],
         "WARN node DOWN reason=ListenerRejected port=8443 family=ipv4 addresses=10.0.0.11 envoy=\"cannot bind '0.0.0.0:8443': Cannot assign requested address\" listener=team/cilium-gateway-public/listener up_for=10s",
     );
+    kept!(watch);
     assert_eq!(watch.condition(ConditionType::ConfigCurrent).reason, Some(Reason::UpdateRejected));
 }
 
@@ -30,6 +32,7 @@ fn fault_1_while_only_old_ports_are_named_the_node_stays_and_the_rejection_is_to
     });
     let watch = Watch::turned(&node);
     watch.stays_up_but_says(watch.condition(ConditionType::ConfigCurrent), Status::False, Reason::UpdateRejected);
+    kept!(watch);
     assert_eq!(
         watch.body(None, None).lines().nth(1),
         Some("ConfigCurrent False UpdateRejected: Envoy rejects Gateway team/public"),
@@ -47,6 +50,7 @@ fn fault_1_the_rejection_survives_a_restart_of_the_agent() {
         &["10.0.0.11:80 up", "10.0.0.11:443 up", "10.0.0.11:8443 down ListenerRejected"],
         "WARN node DOWN reason=ListenerRejected port=8443 family=ipv4 addresses=10.0.0.11 envoy=\"has duplicate address '0.0.0.0:8443' as existing listener\" listener=team/cilium-gateway-public/listener",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -57,6 +61,7 @@ fn fault_3_the_first_bind_fails_because_envoy_lacks_the_capability() {
         &["10.0.0.11:80 down BindPermissionDenied", "10.0.0.11:443 down BindPermissionDenied"],
         "WARN node DOWN reason=BindPermissionDenied port=80,443 family=ipv4 addresses=10.0.0.11 cap_effective=0x0 ip_unprivileged_port_start=1024 no_new_privs=true process=cilium-envoy[100] up_for=10s",
     );
+    kept!(watch);
     let evidence = &watch.front(ConditionType::Listening, 80).evidence;
     assert_eq!((evidence["cap_effective"].as_str(), evidence["process"].as_str()), ("0x0", "cilium-envoy[100]"));
 }
@@ -67,6 +72,7 @@ fn fault_3_a_lowered_unprivileged_range_needs_no_capability() {
     let mut watch = Watch::of(&node);
     let closed = node.closed(80).owners(|owners| owners.unprivileged_port_start = Some(80));
     assert_eq!(watch.sees(20.0, &closed).node(), "down NoListener 80", "the capability is not the cause");
+    kept!(watch);
 }
 
 #[test]
@@ -77,6 +83,7 @@ fn fault_4_the_port_was_taken_and_envoy_never_tries_again() {
         &["10.0.0.11:80 down ForeignOwner", "10.0.0.11:443 up"],
         "WARN node DOWN reason=ForeignOwner port=80 family=ipv4 addresses=10.0.0.11 thief=\"pod web/nginx-1 (nginx[412])\" up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -87,6 +94,7 @@ fn fault_7_a_passthrough_port_is_folded_into_443_and_never_opened() {
         &["10.0.0.11:80 up", "10.0.0.11:443 up", "10.0.0.11:8443 down NoListener"],
         "WARN node DOWN reason=NoListener port=8443 family=ipv4 addresses=10.0.0.11 detail=\"no socket listens on 10.0.0.11:8443\" up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -101,6 +109,7 @@ fn fault_8_port_80_accepts_and_closes_after_https_was_added() {
         &["10.0.0.11:80 down ProbeReset", "10.0.0.11:443 up"],
         "WARN node DOWN reason=ProbeReset port=80 family=ipv4 addresses=10.0.0.11 failures=3 probed=10.0.0.11:80 up_for=16s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -112,6 +121,7 @@ fn fault_9_the_certificate_is_missing_and_the_handshake_is_reset() {
         &["10.0.0.11:80 up", "10.0.0.11:443 down TlsFailed"],
         "WARN node DOWN reason=TlsFailed port=443 family=ipv4 addresses=10.0.0.11 failures=3 probed=10.0.0.11:443 server_name=shop.example why=\"closed after ClientHello; secrets not ready: 1\" up_for=10s",
     );
+    kept!(watch);
     assert_eq!(watch.front(ConditionType::Responding, 443).evidence["server_name"], "shop.example");
 }
 
@@ -120,12 +130,14 @@ fn fault_9_without_a_name_to_ask_for_nothing_is_concluded() {
     let no_name = ProbeOutcome::NotJudgeable("closed after a ClientHello without a server name".into());
     let watch = Watch::turned(&probe_failed(443, no_name, 0));
     watch.stays_up_but_says(watch.front(ConditionType::Responding, 443), Status::Unknown, Reason::NotJudged);
+    kept!(watch);
 }
 
 #[test]
 fn fault_10_envoy_has_lost_its_control_plane_and_serves_an_old_configuration() {
     let watch = Watch::turned(&Node::healthy().admin(|admin| admin.control_plane_connected = Some(false)));
     watch.stays_up_but_says(watch.condition(ConditionType::ConfigCurrent), Status::False, Reason::XdsDisconnected);
+    kept!(watch);
 }
 
 #[test]
@@ -136,5 +148,6 @@ fn fault_11_envoy_is_live_without_any_gateway_listener() {
         &["10.0.0.11:80 down NoListener", "10.0.0.11:443 down NoListener"],
         "WARN node DOWN reason=NoListener port=80,443 family=ipv4 addresses=10.0.0.11 detail=\"no socket listens on 10.0.0.11:80\" up_for=10s",
     );
+    kept!(watch);
     assert_eq!(watch.condition(ConditionType::EnvoyLive).status, Status::True, "which is what its own health port goes by");
 }

@@ -15,6 +15,7 @@ use gwready_core::reason::Reason;
 use super::faults::{self, CLUSTER_IP, EXTERNAL_IP, LOAD_BALANCER, NODE_PORT};
 use super::node::{A, B, ENVOY, Node, by_envoy, lost, plain_socket, socket};
 use super::watch::Watch;
+use crate::kept;
 
 /// Where the reason must stand, and what is seen of the node from the twentieth to the 25th second.
 struct Scenario {
@@ -173,12 +174,13 @@ fn stands_on(watch: &Watch, reason: Reason) -> Vec<(ConditionType, Status)> {
 }
 
 #[test]
-fn every_reason_has_a_scenario_that_produces_it_and_one_that_clears_it() {
+fn is_produced_and_cleared() {
     for &reason in Reason::ALL {
         let Some(scenario) = scenario(reason) else { continue };
         let mut watch = watch(&scenario);
         let stands = stands_on(&watch, reason);
         assert!(stands.contains(&(scenario.on, scenario.status)), "{reason} is not there: {:?} {stands:?}", watch.reasons());
+        kept!(watch, reason);
         if reason == Reason::NotUsed {
             let used = proxied(Some(socket(13, "127.0.0.1:13000")), &[Family::Ipv4], &[Family::Ipv4]);
             assert!(!watch.sees(30.0, &used).reasons().contains(&reason));
@@ -195,8 +197,11 @@ fn every_reason_has_a_scenario_that_produces_it_and_one_that_clears_it() {
 fn starting_and_stale_are_about_time() {
     let mut watch = Watch::start(Policy::default());
     assert_eq!(stands_on(watch.sees(1.0, &Node { snapshot: Default::default(), ..Node::healthy() }), Reason::Starting).len(), 1);
+    kept!(watch, "Starting");
     assert!(!watch.sees(2.0, &Node::healthy()).reasons().contains(&Reason::Starting));
+    kept!(watch, "Starting_is_over");
     assert_eq!(stands_on(watch.sees_nothing_new(8.0, 2.0, &Node::healthy()), Reason::Stale), [(ConditionType::Observed, Status::False)]);
+    kept!(watch, "Stale");
     assert!(!watch.sees(9.0, &Node::healthy()).sees(11.0, &Node::healthy()).reasons().contains(&Reason::Stale));
 }
 
@@ -224,4 +229,5 @@ fn a_false_takes_the_node_out_unless_its_condition_is_advisory_and_an_unknown_ta
 fn a_condition_that_is_true_is_silent_in_the_body() {
     let watch = Watch::of(&Node::with(&[A, B]));
     assert_eq!(watch.body(None, None), "state=up node=worker-1 address=all ports=80,443\n");
+    kept!(watch);
 }

@@ -1,103 +1,84 @@
-//! Snapshot files in the tree: what `gwready snapshot` wrote once must replay for ever, and `explain` tells it in these very words.
-//!
-//! `XTASK_WRITE_SCENARIOS=1 cargo test -p gwready-core --test scenarios files` writes them anew; the difference is then for a person to read.
+//! All committed snapshot files: what `gwready snapshot` wrote once must replay for ever; and files of other versions.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use gwready_core::condition::ConditionType;
-use gwready_core::facts::Why;
-use gwready_core::judge::{Judgement, judge};
+use gwready_core::judge::Judgement;
 use gwready_core::memory::Memory;
 use gwready_core::policy::Policy;
 use gwready_core::render::explain::render_explain;
-use gwready_core::replay::{ReplayError, SnapshotFile, VERSION, parse_snapshot_file};
+use gwready_core::replay::{ReplayError, VERSION, parse_snapshot_file};
 use serde_json::{Value, json};
 
+use super::explained::{built, scenarios};
 use super::faults;
-use super::node::{A, Node, SIX, lost};
+use super::kept::{HOW, all, committed, folder, judged, lay_out, may_write, read, render_expected};
+use super::node::Node;
 use super::watch::{Watch, file, outcome};
 
-/// Name, what the file holds (with the memory of a healthy past), and the node's outcome.
-fn scenarios() -> [(&'static str, Node, &'static str); 5] {
-    let mut blind = Node::healthy();
-    blind.snapshot.lb.v4 = lost(Why::Permission, "bpf(BPF_OBJ_GET): Operation not permitted");
-    blind.snapshot.netfilter = lost(Why::Permission, "nfnetlink: Operation not permitted");
-    [
-        ("healthy-dual-stack", Node::with(&[A, SIX]), "up"),
-        ("12-host-port", faults::host_port(), "down HostPort 80"),
-        ("23-one-port-missing", Node::healthy().closed(443), "down NoListener 443"),
-        ("38-drain", faults::drained(Some(1_800_003_600_000)), "drain DrainRequested"),
-        ("maps-unreadable", blind, "up"),
-    ]
-}
-
-fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios/files").join(name)
-}
-
-/// The committed text, after writing it anew where that was asked for.
-fn committed(name: &str, now: &str) -> String {
-    let path = path(name);
-    if std::env::var_os("XTASK_WRITE_SCENARIOS").is_some() {
-        std::fs::write(&path, now).unwrap();
-    }
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The scenario's file as the builder makes it: the node as seen at 20 s by an agent that saw its healthy self at 10 s.
-fn built(node: &Node) -> SnapshotFile {
-    let before = if node.snapshot.lb.v6.value().is_some() { Node::with(&[A, SIX]) } else { Node::healthy() };
-    let watch = Watch::of(&before);
-    file(&watch.policy, &watch.memory, node, 20.0)
-}
-
-fn judged(file: &SnapshotFile) -> Judgement {
-    judge(&file.policy, &file.snapshot, &file.memory, file.now)
-}
-
+/// The files of real nodes too: they need no test of their own.
 #[test]
-fn every_committed_file_replays_to_its_verdict() {
-    for (name, node, expected) in scenarios() {
-        let text = serde_json::to_string(&built(&node)).unwrap() + "\n";
-        let committed = committed(&format!("{name}.json"), &text);
-        let file = parse_snapshot_file(&committed).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(outcome(&judged(&file).verdict.node), expected, "{name}");
-        assert_eq!(file, built(&node), "{name} is what the builder makes");
-    }
-}
-
-#[test]
-fn explain_tells_a_fault_and_a_blind_agent_in_these_words() {
-    for name in ["12-host-port", "maps-unreadable"] {
-        let (_, node, _) = scenarios().into_iter().find(|(own, _, _)| *own == name).unwrap();
-        let file = built(&node);
+fn every_committed_file_is_judged_and_explained_as_it_says_beside_it() {
+    let files = all("json");
+    assert!(files.len() > 100 || may_write(), "{} files", files.len());
+    for path in files {
+        let text = read(&path);
+        assert!(text.lines().count() < 1000, "{} is too long to read", path.display());
+        let file = parse_snapshot_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let said = render_expected(&file);
+        assert_eq!(said, committed(&path.with_extension("txt"), &said), "{}: {HOW}", path.display());
         let judgement = judged(&file);
-        let text = render_explain(&file, &judgement.verdict, &judgement.memory);
-        assert_eq!(text, committed(&format!("{name}.explain.txt"), &text), "{name}");
+        let explained = render_explain(&file, &judgement.verdict, &judgement.memory);
+        let node = &judgement.verdict.node;
+        let reason = node.reason.map(|reason| format!(" {reason}")).unwrap_or_default();
+        let last = format!("\n   node  {}{reason}", node.state.to_string().to_uppercase());
+        assert!(explained.contains(&last), "{}: {last:?} is not in\n{explained}", path.display());
+    }
+}
+
+/// A test that is renamed or gone leaves no file behind. Files of nodes, in `nodes`, have no test.
+#[test]
+fn every_committed_file_has_its_test_and_every_expectation_its_file() {
+    let mut tests = BTreeSet::new();
+    for path in all("json") {
+        let inside = path.strip_prefix(folder()).unwrap().to_str().unwrap();
+        let Some((module, name)) = inside.split_once('/') else { panic!("{inside} is in no folder") };
+        if module == "nodes" {
+            continue;
+        }
+        let test = name.split('.').next().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios").join(format!("{module}.rs"));
+        assert!(read(&source).contains(&format!("#[test]\nfn {test}() {{")), "{inside} has no test in {module}.rs");
+        tests.insert((module.to_owned(), test.to_owned()));
+    }
+    assert!(tests.len() > 80 || may_write(), "{} tests", tests.len());
+    for path in all("txt") {
+        let name = path.to_str().unwrap();
+        let of = name.strip_suffix(".explain.txt").or_else(|| name.strip_suffix(".txt")).unwrap();
+        assert!(may_write() || Path::new(&format!("{of}.json")).exists(), "{name} is beside no file");
+    }
+}
+
+fn drop_nulls(tree: &mut Value) {
+    match tree {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(members) => members.iter_mut().for_each(drop_nulls),
+        _ => {}
     }
 }
 
 #[test]
-fn explain_shows_each_condition_once_with_rule_sources_and_policy() {
-    for (name, node, expected) in scenarios() {
-        let file = built(&node);
-        let judgement = judged(&file);
-        let text = render_explain(&file, &judgement.verdict, &judgement.memory);
-        let count = |part: &str| text.lines().filter(|line| line.starts_with(part)).count();
-        // Conditions that say the same of several fronts share a paragraph: `Listening 80/ipv4, 443/ipv4: TRUE`.
-        let heads: Vec<&str> =
-            text.lines().filter(|line| ConditionType::ALL.iter().any(|kind| line.starts_with(&format!("   {kind} ")))).collect();
-        let told: usize = heads.iter().map(|head| head.split(": ").next().unwrap_or_default().split(", ").count()).sum();
-        assert_eq!(told, judgement.verdict.conditions.len(), "{name}: {heads:?}");
-        for part in ["     rule      ", "     sources   ", "     policy    "] {
-            assert_eq!(count(part), heads.len(), "{name}: {part}");
-        }
-        for kind in ConditionType::ALL {
-            assert!(count(&format!("   {kind} ")) >= 1, "{name}: {kind}");
-        }
-        let word = expected.split(' ').next().unwrap().to_uppercase();
-        assert_eq!(count(&format!("   node  {word}")), 1, "{name}\n{text}");
-        assert!(text.is_ascii() && text.lines().all(|line| line.len() < 400), "{name}");
+fn a_file_laid_out_for_people_is_the_same_json() {
+    let odd = json!({"text": "a \" b \\ {[,:]}".repeat(20), "list": [1, [2, {"three": []}], "x".repeat(200)], "empty": {}, "null": null});
+    for mut tree in [tree(&faults::shared()), odd] {
+        let text = lay_out(&tree.to_string());
+        drop_nulls(&mut tree);
+        assert!(serde_json::from_str::<Value>(&text).unwrap() == tree, "{text}");
+        assert!(text.lines().count() > 3, "{text}");
     }
 }
 

@@ -12,6 +12,7 @@ use gwready_core::reason::Reason;
 use super::faults::{host_port, probe_failed, terminating};
 use super::node::{A, B, Node, endpoint, lost};
 use super::watch::Watch;
+use crate::kept;
 
 /// The second at which the node is first up, looked at every half second.
 fn up_again(watch: &mut Watch, from: u32) -> f64 {
@@ -29,6 +30,7 @@ fn each_recovery_within_five_minutes_takes_twice_as_long_up_to_thirty_seconds() 
         assert_eq!(back, f64::from(at + 1 + wait));
         at += 1 + wait + 1;
     }
+    kept!(watch);
 }
 
 #[test]
@@ -40,6 +42,7 @@ fn five_quiet_minutes_make_the_next_recovery_quick_again() {
     }
     watch.sees(400.0, &host_port());
     assert_eq!(up_again(&mut watch, 401), 403.0);
+    kept!(watch);
 }
 
 #[test]
@@ -50,6 +53,7 @@ fn while_it_waits_the_node_shows_the_reason_that_it_had() {
     assert_eq!(watch.front(ConditionType::NotIntercepted, 80).status, Status::True, "the condition itself is already true");
     assert_eq!(watch.log(), "");
     assert_eq!(watch.sees(23.0, &Node::healthy()).log(), "INFO node UP ports=80,443 down_for=3s was=HostPort");
+    kept!(watch);
 }
 
 #[test]
@@ -59,6 +63,7 @@ fn another_reason_for_the_same_state_is_a_line_of_its_own() {
     assert!(watch.log().starts_with("WARN node DOWN reason=EnvoyNotRunning "), "{}", watch.log());
     assert!(watch.log().ends_with(" down_for=5s was=HostPort"), "{}", watch.log());
     assert_eq!(watch.sees(26.0, &Node::healthy().without_envoy()).log(), "");
+    kept!(watch);
 }
 
 #[test]
@@ -67,6 +72,7 @@ fn the_state_of_the_node_keeps_its_since_whatever_the_reason() {
     watch.sees(25.0, &Node::healthy().closed(443)).sees(30.0, &host_port());
     assert_eq!(watch.verdict().node_since.mono, super::watch::mono(20.0));
     assert_eq!(watch.front(ConditionType::NotIntercepted, 80).since, super::watch::mono(30.0), "a condition keeps its own");
+    kept!(watch);
 }
 
 fn without_maps() -> Node {
@@ -86,10 +92,12 @@ fn a_source_that_is_lost_keeps_a_true_for_hold_and_then_opens_or_closes_by_condi
     let mut open = Watch::of(&Node::healthy());
     assert_eq!(open.sees(20.0, &without_maps()).node(), "up");
     assert_eq!(open.sees(900.0, &without_maps()).node(), "up", "NotIntercepted stays open");
+    kept!(open, "opens");
     let mut closed = Watch::of(&Node::healthy());
     assert_eq!(closed.sees(20.0, &without_owners()).node(), "up");
     assert_eq!(closed.sees(50.0, &without_owners()).node(), "up", "exactly hold");
     assert_eq!(closed.sees(50.1, &without_owners()).node(), "down Unidentified 80,443");
+    kept!(closed, "closes");
 }
 
 #[test]
@@ -102,6 +110,7 @@ fn the_operator_can_close_and_open_what_is_lost() {
     assert_eq!(watch.sees(23.1, &without_maps()).node(), "down MapsUnreadable 80,443");
     let mut watch = Watch::with(policy, &Node::healthy());
     assert_eq!(watch.sees(20.0, &without_owners()).sees(900.0, &without_owners()).node(), "up");
+    kept!(watch);
 }
 
 #[test]
@@ -111,6 +120,7 @@ fn a_false_stays_false_until_its_source_is_read_again() {
         assert_eq!(watch.sees(second, &without_maps()).node(), "down HostPort 80", "at {second}");
     }
     assert_eq!(watch.sees(86_410.0, &Node::healthy()).sees(86_412.0, &Node::healthy()).node(), "up");
+    kept!(watch);
 }
 
 #[test]
@@ -121,6 +131,7 @@ fn what_is_only_remembered_does_not_bring_a_node_back() {
     closed = without_maps();
     assert_eq!(watch.sees(25.0, &closed).sees(40.0, &closed).node(), "down NoListener 80", "NotIntercepted is not proven now");
     assert_eq!(watch.sees(41.0, &Node::healthy()).sees(43.0, &Node::healthy()).node(), "up");
+    kept!(watch);
 }
 
 #[test]
@@ -132,6 +143,7 @@ fn an_agent_that_never_saw_the_maps_is_open_and_says_so() {
     assert_eq!(blind, [(ConditionType::NotIntercepted, Some(Reason::MapsUnreadable))]);
     assert_eq!(watch.body(None, None).lines().nth(1), Some("NotIntercepted 80/ipv4 Unknown MapsUnreadable: EPERM"));
     assert!(watch.sees(4.0, &Node::healthy()).verdict().blind.is_empty());
+    kept!(watch);
 }
 
 #[test]
@@ -144,6 +156,7 @@ fn advisory_and_required_are_the_operators_choice() {
     assert_eq!(watch.front(ConditionType::NotIntercepted, 80).status, Status::False, "and it is still told");
     let disconnected = Node::healthy().admin(|admin| admin.control_plane_connected = Some(false));
     assert_eq!(watch.sees(21.0, &disconnected).node(), "down XdsDisconnected");
+    kept!(watch);
 }
 
 #[test]
@@ -167,6 +180,7 @@ fn the_way_to_the_proxy_ports_counts_where_it_is_required() {
             window,
         };
         assert_eq!(watch.sees(20.0, &node).node(), expected, "{require:?}");
+        kept!(watch, if require.is_empty() { "advisory" } else { "required" });
     }
 }
 
@@ -177,6 +191,7 @@ fn fall_counts_failures_in_a_row_and_the_operator_sets_it() {
     assert_eq!(watch.sees(20.0, &probe_failed(80, reset(), 4)).node(), "up");
     assert_eq!(watch.sees(22.0, &Node::healthy()).sees(24.0, &probe_failed(80, reset(), 1)).node(), "up");
     assert_eq!(watch.sees(26.0, &probe_failed(80, reset(), 5)).node(), "down ProbeReset 80");
+    kept!(watch);
 }
 
 #[test]
@@ -186,6 +201,7 @@ fn probes_that_are_switched_off_are_neither_waited_for_nor_judged() {
     let mut watch = Watch::start(Policy { probe_enabled: false, ..Policy::default() });
     assert_eq!(watch.sees(1.0, &node).node(), "up");
     assert_eq!(watch.front(ConditionType::Responding, 80).status, Status::True);
+    kept!(watch);
 }
 
 #[test]
@@ -196,6 +212,7 @@ fn an_address_that_appears_later_proves_itself_and_the_node_stays_up_meanwhile()
     assert_eq!(watch.health(None), "state=up node=worker-1 address=all partial=1 ports=80,443");
     watch.sees(22.0, &Node::with(&[A, B]));
     assert_eq!(watch.health(Some(B)), "state=up node=worker-1 address=10.0.0.12 ports=80,443");
+    kept!(watch);
 }
 
 #[test]
@@ -207,6 +224,7 @@ fn an_address_that_is_gone_is_forgotten_with_its_past() {
     let gone = Subject { kind: ConditionType::NotIntercepted, endpoint: Some(endpoint("10.0.0.12:80")) };
     assert_eq!(watch.memory.known.get(&gone), None);
     assert_eq!(watch.health(Some(B)), "state=up node=worker-1 address=all ports=80,443", "a question about it is one about the node");
+    kept!(watch);
 }
 
 #[test]
@@ -218,6 +236,7 @@ fn a_node_without_any_judged_address_covers_nothing() {
     let mut watch = Watch::turned(&node);
     assert_eq!(watch.node(), "down AddressesNotCovered");
     assert_eq!(watch.sees(21.0, &Node { snapshot: node.without_envoy().snapshot, ..Node::healthy() }).node(), "down EnvoyNotRunning");
+    kept!(watch);
 }
 
 #[test]
@@ -229,4 +248,5 @@ fn an_envoy_that_is_replaced_gracefully_goes_drain_down_up() {
         seen.push(watch.sees(at, &node).node());
     }
     assert_eq!(seen, ["drain EnvoyTerminating", "down EnvoyNotRunning", "down EnvoyNotRunning", "up"]);
+    kept!(watch);
 }

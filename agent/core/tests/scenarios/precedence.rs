@@ -10,6 +10,7 @@ use gwready_core::reason::Reason;
 use super::faults::{self, HOST_PORT, NODE_PORT};
 use super::node::{A, B, ENVOY, Node, plain_socket, socket};
 use super::watch::Watch;
+use crate::kept;
 
 /// Port 80 refused: what the probe sees of most faults, seconds after their cause.
 fn refused(node: Node) -> Node {
@@ -55,7 +56,9 @@ fn a_cause_is_reported_before_what_follows_from_it() {
         ),
     ];
     for (what, node, expected) in table {
-        assert_eq!(Watch::turned(&node).node(), expected, "{what}");
+        let watch = Watch::turned(&node);
+        assert_eq!(watch.node(), expected, "{what}");
+        kept!(watch, what.replace(", ", "_").replace([' ', '\''], "_"));
     }
 }
 
@@ -65,12 +68,15 @@ fn down_beats_drain_and_a_drain_shows_through_when_it_is_mended() {
     let both = faults::drained(None).closed(443);
     assert_eq!(watch.sees(21.0, &both).node(), "down NoListener 443");
     assert_eq!(watch.sees(22.0, &faults::drained(None)).node(), "drain DrainRequested", "a drain is not waited for");
+    kept!(watch);
 }
 
 #[test]
 fn of_two_drains_envoys_own_is_named() {
     let both = faults::drained(None).admin(|admin| admin.state = gwready_core::facts::envoy::ServerState::Draining);
-    assert_eq!(Watch::turned(&both).node(), "drain EnvoyDraining");
+    let watch = Watch::turned(&both);
+    assert_eq!(watch.node(), "drain EnvoyDraining");
+    kept!(watch);
     let terminating = Node {
         snapshot: gwready_core::facts::Snapshot { terminating: faults::terminating(20).snapshot.terminating, ..both.snapshot },
         ..Node::healthy()
@@ -88,6 +94,7 @@ fn ports_are_listed_for_the_reported_reason_only() {
         watch.body(Some(A), Some(80)).lines().next(),
         Some("state=down node=worker-1 address=10.0.0.11 reason=NoListener port=80 ports=80")
     );
+    kept!(watch);
 }
 
 #[test]
@@ -103,6 +110,7 @@ fn a_node_with_different_faults_on_each_address_names_the_most_causal_with_all_i
         Some("state=down node=worker-1 address=all reason=NoListener port=443 ports=443")
     );
     assert_eq!(watch.body(None, Some(80)).lines().next(), Some("state=up node=worker-1 address=all partial=1 ports=80"));
+    kept!(watch);
 }
 
 #[test]
@@ -115,6 +123,7 @@ fn one_address_down_and_one_draining_is_a_node_that_drains() {
     assert_eq!(watch.node(), "drain DrainRequested");
     assert_eq!(watch.health(Some(A)), "state=down node=worker-1 address=10.0.0.11 reason=HostPort port=80 ports=80,443");
     assert_eq!(watch.health(Some(B)), "state=drain node=worker-1 address=10.0.0.12 reason=DrainRequested ports=80,443");
+    kept!(watch);
 }
 
 #[test]
@@ -129,6 +138,7 @@ fn an_advisory_fault_never_hides_or_replaces_a_required_one() {
         watch.sees(21.0, &Node::healthy().admin(|admin| admin.control_plane_connected = Some(false))).node(),
         "down XdsDisconnected"
     );
+    kept!(watch);
 }
 
 /// The list itself: groups in the order in which a packet, or a cause, meets them.

@@ -5,6 +5,7 @@ use gwready_core::facts::probes::{ProbeOutcome, ProbeResult};
 use super::faults::probe_failed;
 use super::node::{Node, by_envoy, endpoint};
 use super::watch::Watch;
+use crate::kept;
 
 fn answered(status: u16) -> ProbeOutcome {
     ProbeOutcome::Answered { status, server: Some("envoy".into()) }
@@ -13,7 +14,11 @@ fn answered(status: u16) -> ProbeOutcome {
 #[test]
 fn fault_43_and_45_no_status_of_envoys_own_takes_a_node_out() {
     for status in [200, 400, 404, 426, 431, 500, 503] {
-        assert_eq!(Watch::turned(&probe_failed(80, answered(status), 0)).node(), "up", "{status}");
+        let watch = Watch::turned(&probe_failed(80, answered(status), 0));
+        assert_eq!(watch.node(), "up", "{status}");
+        if status == 404 {
+            kept!(watch);
+        }
     }
 }
 
@@ -45,10 +50,13 @@ fn fault_43_missing_routes_are_seen_by_a_probe_that_the_operator_configured() {
         &["10.0.0.11:80 down UnexpectedStatus", "10.0.0.11:443 up"],
         "WARN node DOWN reason=UnexpectedStatus port=80 family=ipv4 addresses=10.0.0.11 failures=3 probe=shop.example/ready probed=10.0.0.11:80 status=404 up_for=12s",
     );
+    kept!(watch);
 }
 
 #[test]
 fn fault_45_no_healthy_upstream_counts_only_for_a_probe_that_asks_for_the_upstream() {
     assert_eq!(Watch::turned(&probe_failed(80, answered(503), 0)).node(), "up");
-    assert_eq!(Watch::turned(&explicit(503, 3)).node(), "down UnexpectedStatus 80");
+    let watch = Watch::turned(&explicit(503, 3));
+    assert_eq!(watch.node(), "down UnexpectedStatus 80");
+    kept!(watch);
 }

@@ -12,6 +12,7 @@ use super::faults::{
 use super::node::{A, B, ENVOY, Node, plain_socket, socket};
 use super::rules::{self, ip, rule, ruleset, table};
 use super::watch::Watch;
+use crate::kept;
 
 #[test]
 fn fault_12_a_host_port_takes_the_packets_before_envoys_intact_socket_sees_them() {
@@ -21,6 +22,7 @@ fn fault_12_a_host_port_takes_the_packets_before_envoys_intact_socket_sees_them(
         &["10.0.0.11:80 down HostPort", "10.0.0.11:443 up"],
         "WARN node DOWN reason=HostPort port=80 family=ipv4 addresses=10.0.0.11 thief=\"pod kube-system/rke2-ingress-nginx-controller-x (10.42.1.7:80)\" entry=10.0.0.11:80/6 kind=HostPort outcome=\"dnat 10.42.1.7:80\" up_for=10s",
     );
+    kept!(watch);
     for kind in [ConditionType::Listening, ConditionType::OwnedByEnvoy, ConditionType::Responding] {
         assert_eq!(watch.front(kind, 80).status, Status::True, "{kind} looks perfect");
     }
@@ -39,6 +41,7 @@ fn fault_12_on_one_of_two_addresses_only_that_address_leaves() {
     );
     watch.sees(30.0, &Node::with(&[A, B])).sees(32.0, &Node::with(&[A, B]));
     assert_eq!(watch.log(), "INFO node UP back=10.0.0.11 partial=0");
+    kept!(watch);
 }
 
 #[test]
@@ -66,11 +69,13 @@ fn fault_13_a_service_claims_the_nodes_address() {
         ),
     ];
     for (flags, reason, log) in cases {
-        Watch::turned(&service(flags)).told(
+        let watch = Watch::turned(&service(flags));
+        watch.told(
             &format!("state=down node=worker-1 address=10.0.0.11 reason={reason} port=443 ports=80,443"),
             &["10.0.0.11:80 up", &format!("10.0.0.11:443 down {reason}")],
             log,
         );
+        kept!(watch, reason);
     }
 }
 
@@ -82,6 +87,7 @@ fn fault_13_a_service_without_backends_refuses_the_clients() {
         &["10.0.0.11:80 up", "10.0.0.11:443 down LoadBalancerIP"],
         "WARN node DOWN reason=LoadBalancerIP port=443 family=ipv4 addresses=10.0.0.11 entry=10.0.0.11:443/6 kind=LoadBalancer outcome=reject up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -92,6 +98,7 @@ fn fault_13b_a_wildcard_entry_drops_every_port_from_outside() {
         &["10.0.0.11:80 down WildcardDrop", "10.0.0.11:443 down WildcardDrop"],
         "WARN node DOWN reason=WildcardDrop port=80,443 family=ipv4 addresses=10.0.0.11 entry=10.0.0.11:0/0 kind=wildcard outcome=\"drop 158\" up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -100,16 +107,20 @@ fn fault_13b_cilium_1_18_does_not_look_at_the_wildcard_entry() {
     if let gwready_core::facts::Reading::Observed { value: agent, .. } = &mut node.snapshot.cilium_agent {
         agent.version = Some((1, 18));
     }
-    assert_eq!(Watch::turned(&node).node(), "up");
+    let watch = Watch::turned(&node);
+    assert_eq!(watch.node(), "up");
+    kept!(watch);
 }
 
 #[test]
 fn fault_14_a_nat_rule_takes_the_connections_ahead_of_the_socket() {
-    Watch::turned(&redirected_by_rule()).told(
+    let watch = Watch::turned(&redirected_by_rule());
+    watch.told(
         "state=down node=worker-1 address=10.0.0.11 reason=NetfilterRedirect port=443 ports=80,443",
         &["10.0.0.11:80 up", "10.0.0.11:443 down NetfilterRedirect"],
         "WARN node DOWN reason=NetfilterRedirect port=443 family=ipv4 addresses=10.0.0.11 thief=10.0.0.11:15001 place=\"table ip nat, chain PREROUTING, handle 1\" rule=\"tcp dport 443 redirect to :15001\" up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -120,6 +131,7 @@ fn fault_14_a_firewall_drops_every_client_and_names_its_policy() {
         &["10.0.0.11:80 down NetfilterDrop", "10.0.0.11:443 down NetfilterDrop"],
         "WARN node DOWN reason=NetfilterDrop port=80,443 family=ipv4 addresses=10.0.0.11 place=\"table inet filter, chain input\" rule=\"policy drop\" up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -142,12 +154,14 @@ fn fault_14_portmap_takes_a_host_port() {
         "{}",
         condition.message
     );
+    kept!(watch);
 }
 
 #[test]
 fn fault_14_a_rule_that_cannot_be_decided_is_told_and_takes_nobody_out() {
     let watch = Watch::turned(&guarded_by_quota());
     watch.stays_up_but_says(watch.front(ConditionType::NotIntercepted, 443), Status::Unknown, Reason::NetfilterUnclear);
+    kept!(watch);
 }
 
 #[test]
@@ -159,24 +173,29 @@ fn a_ban_list_takes_nobody_out_and_is_shown() {
     let condition = watch.front(ConditionType::NotIntercepted, 443);
     assert_eq!(condition.status, Status::True);
     assert_eq!(condition.evidence["some_clients"], "others are dropped: ip saddr @banned drop (table ip f, chain in, handle 1)");
+    kept!(watch);
 }
 
 #[test]
 fn fault_15_an_sk_lookup_program_steers_the_port_to_a_socket_on_loopback() {
-    Watch::turned(&steered()).told(
+    let watch = Watch::turned(&steered());
+    watch.told(
         "state=down node=worker-1 address=10.0.0.11 reason=SkLookup port=443 ports=80,443",
         &["10.0.0.11:80 up", "10.0.0.11:443 down SkLookup"],
         "WARN node DOWN reason=SkLookup port=443 family=ipv4 addresses=10.0.0.11 thief=\"127.0.0.1:8081 (inode 9)\" programs=17 up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
 fn fault_16_a_second_process_binds_the_address_and_takes_all_of_it() {
-    Watch::turned(&shadowed(&plain_socket(9, "10.0.0.11:80"))).told(
+    let watch = Watch::turned(&shadowed(&plain_socket(9, "10.0.0.11:80")));
+    watch.told(
         "state=down node=worker-1 address=10.0.0.11 reason=ShadowedAddress port=80 ports=80,443",
         &["10.0.0.11:80 down ShadowedAddress", "10.0.0.11:443 up"],
         "WARN node DOWN reason=ShadowedAddress port=80 family=ipv4 addresses=10.0.0.11 thief=python3[77] up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -186,15 +205,18 @@ fn fault_16_a_second_process_binds_the_device_and_takes_all_of_it() {
     let watch = Watch::turned(&shadowed(&theirs));
     assert_eq!(watch.node(), "down ShadowedAddress 80");
     assert!(watch.front(ConditionType::OwnedByEnvoy, 80).message.contains("SO_BINDTODEVICE"));
+    kept!(watch);
 }
 
 #[test]
 fn fault_17_a_second_process_shares_the_port_and_gets_25_of_60() {
-    Watch::turned(&shared()).told(
+    let watch = Watch::turned(&shared());
+    watch.told(
         "state=down node=worker-1 address=10.0.0.11 reason=SharedPort port=80 ports=80,443",
         &["10.0.0.11:80 down SharedPort", "10.0.0.11:443 up"],
         "WARN node DOWN reason=SharedPort port=80 family=ipv4 addresses=10.0.0.11 thief=python3[77] share=25/60 up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -203,21 +225,26 @@ fn fault_17_a_member_of_the_group_that_got_nobody_yet_is_a_thief_already() {
     let watch = Watch::turned(&node);
     assert_eq!(watch.node(), "down SharedPort 80");
     assert_eq!(watch.front(ConditionType::OwnedByEnvoy, 80).evidence["share"], "0/1");
+    kept!(watch);
 }
 
 #[test]
 fn fault_18_a_left_over_envoy_is_still_in_the_group() {
-    Watch::turned(&two_envoys()).told(
+    let watch = Watch::turned(&two_envoys());
+    watch.told(
         "state=down node=worker-1 address=10.0.0.11 reason=TwoEnvoys port=80 ports=80,443",
         &["10.0.0.11:80 down TwoEnvoys", "10.0.0.11:443 up"],
         "WARN node DOWN reason=TwoEnvoys port=80 family=ipv4 addresses=10.0.0.11 pids=\"64 100\" up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
 fn fault_18_generations_of_sockets_in_one_envoy_are_one_owner() {
     let node = Node::healthy().listens(&socket(8, "0.0.0.0:80"), &[ENVOY]);
-    assert_eq!(Watch::turned(&node).node(), "up");
+    let watch = Watch::turned(&node);
+    assert_eq!(watch.node(), "up");
+    kept!(watch);
 }
 
 #[test]
@@ -230,16 +257,19 @@ fn fault_19_another_proxy_answers_404_and_that_is_not_healthy() {
         &["10.0.0.11:80 down ForeignOwner", "10.0.0.11:443 up"],
         "WARN node DOWN reason=ForeignOwner port=80 family=ipv4 addresses=10.0.0.11 thief=\"pod web/nginx-1 (nginx[412])\" up_for=10s",
     );
+    kept!(watch);
     assert_eq!(watch.front(ConditionType::Responding, 80).reason, Some(Reason::NotEnvoy), "a consequence, not the reported cause");
 }
 
 #[test]
 fn fault_19_where_only_the_answer_shows_it_one_probe_is_enough() {
-    Watch::turned(&probe_answered_by_another()).told(
+    let watch = Watch::turned(&probe_answered_by_another());
+    watch.told(
         "state=down node=worker-1 address=10.0.0.11 reason=NotEnvoy port=80 ports=80,443",
         &["10.0.0.11:80 down NotEnvoy", "10.0.0.11:443 up"],
         "WARN node DOWN reason=NotEnvoy port=80 family=ipv4 addresses=10.0.0.11 thief=nginx[412] probed=10.0.0.11:80 up_for=10s",
     );
+    kept!(watch);
 }
 
 #[test]
@@ -250,7 +280,9 @@ fn fault_22_embedded_and_standalone_envoys_are_known_by_their_executable() {
             envoy.parent_name = name.map(str::to_owned);
             envoy.comm = "wrk:worker_0".into();
         });
-        assert_eq!(Watch::of(&node).front(ConditionType::OwnedByEnvoy, 80).evidence["owner"], "cilium-envoy[100]", "{name:?}");
+        let watch = Watch::of(&node);
+        assert_eq!(watch.front(ConditionType::OwnedByEnvoy, 80).evidence["owner"], "cilium-envoy[100]", "{name:?}");
+        kept!(watch, name.unwrap_or("standalone"));
     }
 }
 
@@ -260,10 +292,13 @@ fn fault_22_a_borrowed_name_is_no_envoy() {
     let watch = Watch::turned(&node);
     assert_eq!(watch.node(), "down ForeignOwner 80");
     assert!(watch.log().contains("(calls itself cilium-envoy)"), "{}", watch.log());
+    kept!(watch);
 }
 
 #[test]
 fn fault_22_where_executables_are_hidden_the_sockets_own_marks_identify() {
     let node = Node::healthy().with_process(ENVOY, |envoy| envoy.exe = Readable::Hidden("needs ptrace access".into()));
-    assert_eq!(Watch::of(&node).front(ConditionType::OwnedByEnvoy, 443).status, Status::True);
+    let watch = Watch::of(&node);
+    assert_eq!(watch.front(ConditionType::OwnedByEnvoy, 443).status, Status::True);
+    kept!(watch);
 }

@@ -49,6 +49,7 @@ pub struct Watch {
     pub policy: Policy,
     pub memory: Memory,
     verdict: Option<Verdict>,
+    last: Option<SnapshotFile>,
     log: Option<String>,
     seconds: f64,
 }
@@ -56,7 +57,7 @@ pub struct Watch {
 impl Watch {
     /// An agent that has just started.
     pub fn start(policy: Policy) -> Self {
-        Self { policy, memory: Memory::default(), verdict: None, log: None, seconds: 0.0 }
+        Self { policy, memory: Memory::default(), verdict: None, last: None, log: None, seconds: 0.0 }
     }
 
     /// An agent that has seen this node healthy at the tenth second.
@@ -106,9 +107,15 @@ impl Watch {
         let context = Context { detected_in: None, drain: file.snapshot.drain.as_ref() };
         self.log = transition(self.verdict.as_ref(), &judgement.verdict, context).map(|change| render_text(&change.line));
         self.memory = judgement.memory;
+        self.last = Some(file.clone());
         self.verdict = Some(judgement.verdict);
         self.seconds = Duration::from_nanos(file.now.mono.0).as_secs_f64();
         self
+    }
+
+    /// What the last judgement was made of.
+    pub fn last_file(&self) -> &SnapshotFile {
+        self.last.as_ref().unwrap()
     }
 
     pub fn verdict(&self) -> &Verdict {
