@@ -191,6 +191,17 @@ impl Sources {
         self.owners.searching()
     }
 
+    /// No Envoy was found by now, and a further look may still find one or prove that there is none.
+    #[must_use]
+    pub const fn half_searched(&self) -> bool {
+        self.owners.half_searched()
+    }
+
+    /// Takes this long within a read for naming new processes while there is no Envoy: for a look without a daemon.
+    pub const fn take_time(&mut self, scan_time: Duration) {
+        self.owners.take_time(scan_time);
+    }
+
     /// Carries on with what is too long for a pass. Call it after publishing.
     pub fn walk_on(&mut self) {
         self.lb.walk(WALK_ROWS);

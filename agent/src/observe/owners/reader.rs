@@ -25,8 +25,6 @@ use crate::clock;
 
 /// While there is no Envoy, all processes are named again this often: one may have become Envoy by exec long after its birth.
 const NAME_ALL_AGAIN: Duration = Duration::from_secs(10);
-/// Time within a pass for looking at new processes while there is no Envoy.
-const SCAN_TIME: Duration = Duration::from_millis(1);
 
 /// Most openers remembered: a storm of listeners is for the walk.
 const OPENERS: usize = 32;
@@ -47,6 +45,8 @@ pub struct OwnerReader {
     openers: BTreeSet<u32>,
     /// Every process was named once and none was an Envoy, and none has been seen since.
     absent: bool,
+    /// The last read found no Envoy and had no time to name every process.
+    unnamed: bool,
 }
 
 impl std::fmt::Debug for OwnerReader {
@@ -74,6 +74,7 @@ impl OwnerReader {
             starts: Starts::default(),
             openers: BTreeSet::new(),
             absent: false,
+            unnamed: false,
         }
     }
 
@@ -102,6 +103,19 @@ impl OwnerReader {
     #[must_use]
     pub fn searching(&self) -> bool {
         self.walker.as_ref().is_some_and(Walker::busy)
+    }
+
+    /// The last read answered from half a search for Envoy: none was found, and only the time within a pass kept it from naming
+    /// every process. A further read gets further; a daemon makes it with its next pass.
+    #[must_use]
+    pub const fn half_searched(&self) -> bool {
+        self.unnamed
+    }
+
+    /// Takes this long instead of the usual time within a read for looking at new processes while there is no Envoy: for who reads
+    /// a few times only and has nobody waiting for the next read.
+    pub const fn take_time(&mut self, scan_time: Duration) {
+        self.settings.scan_time = scan_time;
     }
 
     /// `pid` and its parents up to the init of its container, nearest first: the processes whose TERM or KILL announces the end
@@ -224,7 +238,7 @@ impl OwnerReader {
         if !all_named || !self.envoys(described).is_empty() {
             return all_named;
         }
-        let scan = self.known.scan(root, &self.settings.envoy_exe, now, clock::mono().plus(SCAN_TIME));
+        let scan = self.known.scan(root, &self.settings.envoy_exe, now, clock::mono().plus(self.settings.scan_time));
         for dir in scan.envoys {
             if let Ok(process) = Tracked::new(dir) {
                 self.remember(Hit { process, sockets: Vec::new() });
@@ -283,6 +297,8 @@ impl OwnerReader {
         // New processes that there was no time to name do not undo the proof: on a busy node that would hide the cause of a
         // down node again and again. An Envoy among them is found by a later read, or at once by the sockets that it holds.
         self.absent = envoys.is_empty() && (named || self.absent);
+        // A walk that was refused some names will be refused them again: nothing to wait for.
+        self.unnamed = envoys.is_empty() && !self.absent && self.last_walk.as_ref().is_none_or(|walked| walked.all_named);
         let processes = described.into_iter().filter(|(pid, _)| envoys.contains(pid) || self.sockets.holds_any(*pid)).collect();
         Owners {
             holders: self.sockets.holders(),

@@ -254,6 +254,43 @@ fn more_new_processes_than_a_read_can_name_do_not_undo_the_absence_of_envoy() {
 }
 
 #[test]
+fn half_a_search_says_so_until_every_process_is_named() {
+    let fake = FakeProc::new();
+    fake.write(&FakeProcess::new(20, "cilium-envoy", &[]));
+    let mut reader = Reader::new(&fake);
+    assert_eq!(reader.settle(&[]).envoys, [20]);
+    assert!(!reader.reader.half_searched(), "an Envoy is found");
+    for pid in 1_000..3_000 {
+        fake.write(&FakeProcess::new(pid, "busy", &[]));
+    }
+    fake.end(20);
+    let mut owners = reader.read(&[]);
+    assert!(!owners.envoys_complete && reader.reader.half_searched(), "there is no time within a read to name them all");
+    for _ in 0..2_000 {
+        if !reader.reader.half_searched() {
+            break;
+        }
+        owners = reader.read(&[]);
+    }
+    assert!(!reader.reader.half_searched() && owners.envoys.is_empty() && owners.envoys_complete);
+}
+
+#[test]
+fn who_takes_the_time_names_any_number_of_new_processes_in_one_read() {
+    let fake = FakeProc::new();
+    fake.write(&FakeProcess::new(20, "cilium-envoy", &[]));
+    let mut reader = Reader::new(&fake);
+    reader.settle(&[]);
+    for pid in 1_000..3_000 {
+        fake.write(&FakeProcess::new(pid, "busy", &[]));
+    }
+    fake.end(20);
+    reader.reader.take_time(BOUND);
+    let owners = reader.read(&[]);
+    assert!(owners.envoys.is_empty() && owners.envoys_complete && !reader.reader.half_searched());
+}
+
+#[test]
 fn an_envoy_of_another_network_namespace_is_not_ours() {
     let fake = FakeProc::new();
     let mut other = FakeProcess::new(20, "cilium-envoy", &[]);

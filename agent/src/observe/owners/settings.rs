@@ -18,6 +18,8 @@ pub struct Settings {
     pub first_walk: Duration,
     /// How long one walk of /proc may take; what it has not seen by then counts as not searched.
     pub walk_deadline: Duration,
+    /// Time within a read for looking at new processes while there is no Envoy.
+    pub scan_time: Duration,
 }
 
 impl Default for Settings {
@@ -29,6 +31,7 @@ impl Default for Settings {
             envoy_exe: "cilium-envoy".to_owned(),
             first_walk: Duration::from_millis(500),
             walk_deadline: Duration::from_secs(10),
+            scan_time: Duration::from_millis(1),
         }
     }
 }
