@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,6 +114,33 @@ fn a_snapshot_that_is_none_is_2_and_one_before_the_start_too() {
     let (code, _, err) = told(child.wait_with_output().unwrap());
     assert_eq!(code, 2);
     assert!(err.contains("newer"), "{err}");
+}
+
+/// Every snapshot file below the folder.
+fn snapshot_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = entries.flat_map(|path| if path.is_dir() { snapshot_files(&path) } else { vec![path] });
+    below.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect()
+}
+
+/// The judge's own test holds the words; here the program agrees, in its code and its last lines.
+#[test]
+fn every_scenario_file_is_explained_with_the_code_of_its_verdict() {
+    let files = snapshot_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/core/tests/scenarios/files"));
+    assert!(files.len() > 100, "{} files", files.len());
+    for path in files {
+        let expected = std::fs::read_to_string(path.with_extension("txt")).unwrap();
+        let words: Vec<&str> = expected.lines().next().unwrap().split(' ').collect();
+        let code = match words[..] {
+            ["node", "up"] => 0,
+            ["node", _, "Starting" | "Stale", ..] => 2,
+            _ => 1,
+        };
+        let (told, out, err) = run(&["explain", path.to_str().unwrap()]);
+        assert_eq!((told, err.as_str()), (code, ""), "{}", path.display());
+        let reason = words.get(2).map(|reason| format!(" {reason}")).unwrap_or_default();
+        assert!(out.contains(&format!("\n   node  {}{reason}\n", words[1].to_uppercase())), "{}\n{out}", path.display());
+    }
 }
 
 #[test]

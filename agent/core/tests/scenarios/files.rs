@@ -23,7 +23,11 @@ fn every_committed_file_is_judged_and_explained_as_it_says_beside_it() {
     let files = all("json");
     assert!(files.len() > 100 || may_write(), "{} files", files.len());
     for path in files {
-        let text = read(&path);
+        let mut text = read(&path);
+        if may_write() && path.starts_with(folder().join("nodes")) {
+            let tree: Value = serde_json::from_str(&text).unwrap();
+            text = committed(&path, &lay_out(&tree.to_string()));
+        }
         assert!(text.lines().count() < 1000, "{} is too long to read", path.display());
         let file = parse_snapshot_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let said = render_expected(&file);
