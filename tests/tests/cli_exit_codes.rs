@@ -123,7 +123,7 @@ fn snapshot_files(folder: &Path) -> Vec<PathBuf> {
     below.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect()
 }
 
-/// The judge's own test holds the words; here the program agrees, in its code and its last lines.
+/// The judge's own test holds the words; here the program agrees, in its code and its word for the node.
 #[test]
 fn every_scenario_file_is_explained_with_the_code_of_its_verdict() {
     let files = snapshot_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/core/tests/scenarios/files"));
@@ -139,7 +139,7 @@ fn every_scenario_file_is_explained_with_the_code_of_its_verdict() {
         let (told, out, err) = run(&["explain", path.to_str().unwrap()]);
         assert_eq!((told, err.as_str()), (code, ""), "{}", path.display());
         let reason = words.get(2).map(|reason| format!(" {reason}")).unwrap_or_default();
-        assert!(out.contains(&format!("\n   node  {}{reason}\n", words[1].to_uppercase())), "{}\n{out}", path.display());
+        assert!(out.contains(&format!("\n   node  {}{reason}", words[1].to_uppercase())), "{}\n{out}", path.display());
     }
 }
 
