@@ -121,7 +121,6 @@ impl EventLoop {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        self.look_again(clock::mono());
         for event in events.iter() {
             match event.data.u64() {
                 WAKE => {}
@@ -131,6 +130,8 @@ impl EventLoop {
                 token => self.readable(usize::try_from(token - FIRST_CONNECTION).unwrap_or(usize::MAX)),
             }
         }
+        // After the questions: who waits for an answer goes first.
+        self.look_again(clock::mono());
         self.expire(clock::mono())
     }
 
