@@ -3,7 +3,7 @@
 //!
 //! The first is the agent's own word (`detected_in` of the transition: the kernel's time stamp to the publication). The
 //! second is measured from outside: just before close(2) to the reply in hand of a client that asks `/healthz` again and again
-//! with a short pause ([`PAUSE`]), a connection per request. Without the pause client and answers keep two processors busy, and what is
+//! with a short pause, a connection per request. Without the pause client and answers keep two processors busy, and what is
 //! measured is how long the agent waits for one.
 
 use std::net::{IpAddr, SocketAddr};
