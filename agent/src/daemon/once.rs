@@ -51,11 +51,11 @@ pub(super) fn observe(config: &Config) -> Result<Observation, Failure> {
     snapshot.drain = saved.drain_in_force(clock::now().unix_ms).cloned();
     sources.read_whole(&policy, &memory, &mut snapshot);
     let until = Instant::now() + OWNERS_DEADLINE;
-    let mut search_on = |snapshot: &mut Snapshot| {
-        search_to_the_end(&mut sources, &wake, until, |sources| sources.read_sockets(&policy, &memory, snapshot))
+    let search_on = |sources: &mut Sources, snapshot: &mut Snapshot| {
+        search_to_the_end(sources, &wake, until, |sources| sources.read_sockets(&policy, &memory, snapshot))
             .map_err(|error| failure("cannot wait", error))
     };
-    search_on(&mut snapshot)?;
+    search_on(&mut sources, &mut snapshot)?;
     let plan = select::plan(&policy, &snapshot, &memory);
     let endpoints: Vec<_> = plan.endpoints().map(|(endpoint, _)| endpoint).collect();
     let runtime =
@@ -63,7 +63,8 @@ pub(super) fn observe(config: &Config) -> Result<Observation, Failure> {
     let begin = clock::mono();
     let table = runtime.block_on(async { probe_all(&probe_settings(config), &endpoints, snapshot.envoy.value()).await });
     snapshot.probes = Reading::Observed { value: table, window: Window { begin, end: clock::mono() } };
-    search_on(&mut snapshot)?;
+    sources.read_sockets(&policy, &memory, &mut snapshot);
+    search_on(&mut sources, &mut snapshot)?;
     let file = SnapshotFile {
         version: VERSION,
         agent: env!("CARGO_PKG_VERSION").to_owned(),
@@ -77,11 +78,10 @@ pub(super) fn observe(config: &Config) -> Result<Observation, Failure> {
     Ok(Observation { file, not_visible: not_visible() })
 }
 
-/// Reads once, and again until the search for owners and for Envoy has come to its end or the time is up: a daemon goes on with
+/// Reads again until the search for owners and for Envoy has come to its end or the time is up: a daemon goes on with
 /// its next pass, here there is none.
 fn search_to_the_end(sources: &mut Sources, wake: &Wake, until: Instant, mut read: impl FnMut(&mut Sources)) -> std::io::Result<()> {
     loop {
-        read(sources);
         let left = until.saturating_duration_since(Instant::now());
         let patience = match (sources.searching(), sources.half_searched()) {
             (_, true) => left.min(LOOK_AGAIN),
@@ -93,5 +93,6 @@ fn search_to_the_end(sources: &mut Sources, wake: &Wake, until: Instant, mut rea
         }
         wake.wait(patience)?;
         let _ = wake.take();
+        read(sources);
     }
 }

@@ -48,7 +48,17 @@ pub struct Listener {
     pub drops: Option<u32>,
 }
 
+/// What the members of one `SO_REUSEPORT` group share: everything they are bound to (net/ipv4/inet_hashtables.c,
+/// `inet_reuseport_add_sock`). The uid is left out: another uid can't bind.
+pub type Group = (Family, IpAddr, u16, u32, Option<bool>);
+
 impl Listener {
+    /// The group that it is in, alone or with others.
+    #[must_use]
+    pub const fn group(&self) -> Group {
+        (self.family, self.address, self.port, self.bound_if, self.v6only)
+    }
+
     /// A listener of which nothing else is known: uid 0, no attribute that the kernel may leave out, a queue without room.
     #[must_use]
     pub const fn bound_to(id: SocketId, at: SocketAddr) -> Self {

@@ -18,7 +18,7 @@ use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::time::Mono;
 
-use super::queues::{WORKER_GRACE, is_full, is_still, same_group};
+use super::queues::{WORKER_GRACE, is_full, is_still};
 
 const KIND: ConditionType = ConditionType::Accepting;
 
@@ -71,7 +71,7 @@ pub fn is_overloaded(snapshot: &Snapshot, memory: &Memory, endpoint: Endpoint, n
 /// The sockets that a client of `endpoint` can get: those that the kernel picks, and their groups.
 fn group(table: &SocketTable, endpoint: Endpoint) -> Vec<&Listener> {
     let picked = || table.lookups.iter().filter(move |lookup| lookup.endpoint == endpoint).filter_map(|lookup| lookup.picked.as_ref());
-    let mut group: Vec<&Listener> = table.listeners.iter().filter(|row| picked().any(|picked| same_group(picked, row))).collect();
+    let mut group: Vec<&Listener> = table.listeners.iter().filter(|row| picked().any(|picked| picked.group() == row.group())).collect();
     for socket in picked() {
         if !group.iter().any(|row| row.id.cookie == socket.id.cookie) {
             group.push(socket);

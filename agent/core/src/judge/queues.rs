@@ -114,7 +114,9 @@ fn mark_workers(memory: &mut QueueMemory, table: &SocketTable) {
         .listeners
         .iter()
         .filter(|row| is_still(memory, row.id.cookie, WORKER_GRACE, at))
-        .filter(|row| table.listeners.iter().any(|other| same_group(row, other) && !is_still(memory, other.id.cookie, Duration::ZERO, at)))
+        .filter(|row| {
+            table.listeners.iter().any(|other| row.group() == other.group() && !is_still(memory, other.id.cookie, Duration::ZERO, at))
+        })
         .map(|row| row.id.cookie)
         .collect();
     for cookie in stuck {
@@ -122,12 +124,6 @@ fn mark_workers(memory: &mut QueueMemory, table: &SocketTable) {
             track.worker_stuck = true;
         }
     }
-}
-
-/// Members of one `SO_REUSEPORT` group share everything they are bound to (net/ipv4/inet_hashtables.c, `inet_reuseport_add_sock`).
-#[must_use]
-pub fn same_group(a: &Listener, b: &Listener) -> bool {
-    (a.family, a.address, a.port, a.bound_if, a.v6only) == (b.family, b.address, b.port, b.bound_if, b.v6only)
 }
 
 /// Not empty, and no accept has been seen for `grace` in enough readings.

@@ -6,8 +6,6 @@ use std::net::IpAddr;
 use crate::facts::sockets::{Listener, SocketTable};
 use crate::net::Endpoint;
 
-use super::queues::same_group;
-
 /// The sockets that can get a client of one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach<'a> {
@@ -30,7 +28,7 @@ impl<'a> Reach<'a> {
         }
         let picked: Vec<&Listener> = reach.sockets.values().map(|(listener, _)| *listener).collect();
         for row in &table.listeners {
-            if picked.iter().any(|picked| same_group(picked, row)) {
+            if picked.iter().any(|picked| picked.group() == row.group()) {
                 reach.sockets.entry(row.id.cookie).or_insert((row, 0));
             }
         }

@@ -30,7 +30,7 @@ pub(super) struct Tracked {
     credentials: Option<Box<Credentials>>,
 }
 
-/// Identity, privileges, limits: two thirds of the cost of a description, and all but constant.
+/// Identity, privileges, limits: as much of the cost of a description as all the rest, and all but constant.
 #[derive(Debug)]
 struct Credentials {
     read_at: Mono,

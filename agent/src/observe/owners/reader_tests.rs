@@ -68,6 +68,15 @@ impl Reader {
     }
 }
 
+/// Envoy holds socket 77, and one read has found that.
+fn envoy_at_work() -> (FakeProc, Reader) {
+    let fake = FakeProc::new();
+    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
+    let mut reader = Reader::new(&fake);
+    reader.read(&listeners(&[77]));
+    (fake, reader)
+}
+
 #[track_caller]
 fn held_by(owners: &Owners, inode: u64) -> (Vec<u32>, bool) {
     match owners.holders.get(&inode) {
@@ -104,10 +113,7 @@ fn the_first_read_answers_with_holder_envoy_pod_and_limits() {
 
 #[test]
 fn the_steady_state_never_walks() {
-    let fake = FakeProc::new();
-    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
-    let mut reader = Reader::new(&fake);
-    reader.read(&listeners(&[77]));
+    let (_fake, mut reader) = envoy_at_work();
     let walked = reader.walked_at();
     for _ in 0..50 {
         assert_eq!(held_by(&reader.read(&listeners(&[77])), 77), (vec![20], true));
@@ -118,10 +124,7 @@ fn the_steady_state_never_walks() {
 
 #[test]
 fn a_new_socket_of_a_known_process_is_found_within_the_pass_and_walked_for_once() {
-    let fake = FakeProc::new();
-    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
-    let mut reader = Reader::new(&fake);
-    reader.read(&listeners(&[77]));
+    let (fake, mut reader) = envoy_at_work();
     fake.open_socket(20, 9, 99);
     assert_eq!(held_by(&reader.read(&listeners(&[77, 99])), 99), (vec![20], false));
     assert_eq!(held_by(&reader.settle(&listeners(&[77, 99])), 99), (vec![20], true));
@@ -132,10 +135,7 @@ fn a_new_socket_of_a_known_process_is_found_within_the_pass_and_walked_for_once(
 
 #[test]
 fn a_socket_of_a_stranger_is_unknown_until_the_walk_has_found_it() {
-    let fake = FakeProc::new();
-    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
-    let mut reader = Reader::new(&fake);
-    reader.read(&listeners(&[77]));
+    let (fake, mut reader) = envoy_at_work();
     fake.write(&FakeProcess::new(30, "nginx", &[(5, 88)]));
     fake.write(&FakeProcess::new(31, "nginx", &[(5, 88)]));
     let during = reader.read(&listeners(&[77, 88]));
@@ -147,10 +147,7 @@ fn a_socket_of_a_stranger_is_unknown_until_the_walk_has_found_it() {
 
 #[test]
 fn who_is_said_to_have_begun_to_listen_is_asked_at_once() {
-    let fake = FakeProc::new();
-    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
-    let mut reader = Reader::new(&fake);
-    reader.read(&listeners(&[77]));
+    let (fake, mut reader) = envoy_at_work();
     fake.write(&FakeProcess::new(30, "nginx", &[(5, 88)]));
     // Gone, another one's pid, and the right one; before the socket can be seen, and not lost until it is.
     reader.reader.note_openers([4711, 1, 30]);
@@ -209,10 +206,7 @@ fn a_reused_pid_is_another_process() {
 
 #[test]
 fn a_reused_inode_number_is_another_socket_and_searched_for_again() {
-    let fake = FakeProc::new();
-    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
-    let mut reader = Reader::new(&fake);
-    reader.read(&listeners(&[77]));
+    let (fake, mut reader) = envoy_at_work();
     // The new socket has number and descriptor of the old one, and one more holder.
     fake.write(&FakeProcess::new(30, "nginx", &[(5, 77)]));
     assert_eq!(held_by(&reader.settle(&[listener(77, 4711)]), 77), (vec![20, 30], true));
@@ -220,10 +214,7 @@ fn a_reused_inode_number_is_another_socket_and_searched_for_again() {
 
 #[test]
 fn a_restarted_envoy_is_found_by_the_next_read_among_new_processes() {
-    let fake = FakeProc::new();
-    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
-    let mut reader = Reader::new(&fake);
-    reader.read(&listeners(&[77]));
+    let (fake, mut reader) = envoy_at_work();
     fake.end(20);
     let gone = reader.read(&[]);
     assert_eq!((gone.envoys.as_slice(), gone.envoys_complete), ([].as_slice(), true), "absence is proven at once");
@@ -349,10 +340,7 @@ fn a_listener_that_no_process_holds_shows_that_this_procfs_is_not_the_whole_node
 
 #[test]
 fn an_envoy_with_fifty_thousand_descriptors_is_left_to_the_walk_and_found() {
-    let fake = FakeProc::new();
-    fake.write(&FakeProcess::new(20, "cilium-envoy", &[(7, 77)]));
-    let mut reader = Reader::new(&fake);
-    reader.read(&listeners(&[77]));
+    let (fake, mut reader) = envoy_at_work();
     for fd in 100..50_000 {
         fake.open_socket(20, fd, u64::from(fd) + 1_000_000);
     }

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use gwready_core::decode::inet_diag_request::{SOCK_DIAG_BY_FAMILY, encode_lookup};
 use gwready_core::decode::inet_diag_row::{Row, decode_row};
-use gwready_core::facts::sockets::{Listener, Lookup};
-use gwready_core::net::{Endpoint, Family};
+use gwready_core::facts::sockets::{Group, Listener, Lookup};
+use gwready_core::net::Endpoint;
 use rustix::io::Errno;
 
 use crate::observe::netlink::{Exchange, NetlinkError, TRIES};
@@ -35,20 +35,13 @@ struct Question {
 /// One lookup of the kernel's: local end, made-up remote end, interface on which the SYN arrives.
 pub(super) type Tuple = (SocketAddr, SocketAddr, u32);
 
-/// What makes listeners one `SO_REUSEPORT` group (`inet_reuseport_add_sock`), the uid left out: another uid can't bind.
-type GroupKey = (Family, IpAddr, u16, u32, Option<bool>);
-
-fn group_of(listener: &Listener) -> GroupKey {
-    (listener.family, listener.address, listener.port, listener.bound_if, listener.v6only)
-}
-
 /// Listeners by `SO_REUSEPORT` group.
-pub(super) type Groups<'a> = HashMap<GroupKey, Vec<&'a Listener>>;
+pub(super) type Groups<'a> = HashMap<Group, Vec<&'a Listener>>;
 
 pub(super) fn groups_of(listeners: &[Listener]) -> Groups<'_> {
     let mut groups = Groups::new();
     for listener in listeners {
-        groups.entry(group_of(listener)).or_default().push(listener);
+        groups.entry(listener.group()).or_default().push(listener);
     }
     groups
 }
@@ -63,17 +56,15 @@ pub(super) fn read_lookups(
     let first: Vec<Question> =
         endpoints.map(|(endpoint, ingress_if)| Question { endpoint, ingress_if, source_port: FIRST_SOURCE_PORT }).collect();
     let answered = ask(exchange, first)?;
-    let mut endpoints_of: HashMap<GroupKey, u16> = HashMap::new();
+    let mut endpoints_of: HashMap<Group, u16> = HashMap::new();
     for picked in answered.iter().filter_map(|lookup| lookup.picked.as_ref()) {
-        *endpoints_of.entry(group_of(picked)).or_default() += 1;
+        *endpoints_of.entry(picked.group()).or_default() += 1;
     }
     let mut further = Vec::new();
     for lookup in &answered {
-        let count = lookup
-            .picked
-            .as_ref()
-            .map_or(1, |picked| lookups_for(picked, &lookup.endpoint, &groups, endpoints_of.get(&group_of(picked)).copied().unwrap_or(1)));
-        for n in 1..count {
+        let Some(picked) = &lookup.picked else { continue };
+        let found_by = endpoints_of.get(&picked.group()).copied().unwrap_or(1);
+        for n in 1..lookups_for(picked, &lookup.endpoint, &groups, found_by) {
             further.push(Question { endpoint: lookup.endpoint, ingress_if: lookup.ingress_if, source_port: source_port(n) });
         }
     }
@@ -90,11 +81,11 @@ fn lookups_for(picked: &Listener, endpoint: &Endpoint, groups: &Groups<'_>, foun
         // An sk_lookup program chose it: what it does with other clients can't be told from one.
         return LOOKUPS_MIXED;
     }
-    let members = groups.get(&group_of(picked)).map_or(&[][..], Vec::as_slice);
+    let members = groups.get(&picked.group()).map_or(&[][..], Vec::as_slice);
     let traits = |l: &Listener| (l.uid, l.cgroup_id, l.mark, l.transparent);
     match members {
         [] | [_] => 1,
-        [first, rest @ ..] if rest.iter().all(|member| traits(member) == traits(first)) => LOOKUPS_ALIKE.div_ceil(found_by.max(1)),
+        [first, rest @ ..] if rest.iter().all(|member| traits(member) == traits(first)) => LOOKUPS_ALIKE.div_ceil(found_by),
         _ => LOOKUPS_MIXED,
     }
 }
