@@ -70,6 +70,11 @@ impl ThiefBuilder {
         self.with(&["--reuseport", "--idle-member"])
     }
 
+    /// With the marks of Cilium's Envoy on its socket (IPv4).
+    pub fn marked(self) -> Self {
+        self.with(&["--marked"])
+    }
+
     /// Accepts and never answers.
     pub fn mute(self) -> Self {
         self.with(&["--manner", "mute"])

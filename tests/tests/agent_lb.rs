@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use gwready_core::lb::service::ServiceKey;
 use gwready_tests::lbmaps::{LbMaps, kind};
 use gwready_tests::node::{node_v4, node_v6};
-use gwready_tests::scene::{SOON, quick, tell_pod, tell_version};
-use gwready_tests::{Agent, Envoy, Node, Scene, eventually, scene};
+use gwready_tests::scene::{SOON, maps, quick, tell_pod, tell_version};
+use gwready_tests::{Agent, Envoy, Node, Scene, Thief, eventually};
 
 /// `timing.lb_poll` as it is by default, twice, and room for a busy machine.
 const SEEN_WITHIN: Duration = Duration::from_millis(2 * 250 + 1500);
@@ -103,7 +103,7 @@ fn a_host_port_on_every_address_takes_the_node_down_and_names_the_pod() {
 #[test]
 fn protocol_0_keys_count_for_the_agents_that_write_them() {
     let node = Node::new().unwrap();
-    let mut maps = scene::maps(&node).unwrap();
+    let mut maps = maps(&node).unwrap();
     tell_version(&node, "1.16").unwrap();
     let envoy = Envoy::start(&node).unwrap();
     let mut scene = Scene::with(&node, envoy, quick(&node)).unwrap();
@@ -115,6 +115,26 @@ fn protocol_0_keys_count_for_the_agents_that_write_them() {
         maps.remove_row(key).unwrap();
         scene.wait_up(here).unwrap();
     }
+}
+
+#[test]
+fn a_thief_with_the_marks_of_ciliums_envoy_is_not_taken_for_it_while_its_holder_is_searched_for() {
+    let node = Node::new().unwrap();
+    let _maps = maps(&node).unwrap();
+    let envoy = Envoy::start(&node).unwrap();
+    // Without events nobody says who began to listen: the holder has to be found by the search.
+    let mut agent = quick(&node).set("ebpf", false).start().unwrap();
+    agent.wait_state("state=up", SOON).unwrap();
+    let second = IpAddr::from(node_v4(2));
+    let thief = Thief::at(&node, second, 80).reuseport().marked().start().unwrap();
+    // Long before Unknown would be held no longer.
+    agent.wait_state_of(second, "state=down reason=Unidentified port=80", SOON).unwrap();
+    let (_, status) = agent.admin("/status").unwrap();
+    let named = format!("pid {} has the executable thief, but the socket has mark 0xb00", thief.pid());
+    assert!(status.contains(&named), "{status}");
+    drop(thief);
+    agent.wait_state_of(second, "state=up", SOON).unwrap();
+    drop(envoy);
 }
 
 #[test]
@@ -210,7 +230,7 @@ fn wait_unknown(agent: &Agent, reason: &str) {
 #[test]
 fn an_entry_is_seen_by_the_poll_of_the_maps_and_needs_no_tick() {
     let node = Node::new().unwrap();
-    let mut maps = scene::maps(&node).unwrap();
+    let mut maps = maps(&node).unwrap();
     let envoy = Envoy::start(&node).unwrap();
     let agent = quick(&node).set("timing.resync", "60s").set("timing.stale_after", "180s").set("probe.enabled", false);
     let mut scene = Scene::with(&node, envoy, agent).unwrap();

@@ -92,6 +92,19 @@ fn five_thousand_idle_connections() -> Result<()> {
 }
 
 #[test]
+fn a_byte_now_and_then_after_the_answer_keeps_no_connection() -> Result<()> {
+    let victim = Victim::start(&[])?;
+    let before = victim.descriptors()?;
+    let mut stream = TcpStream::connect(victim.address)?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    eventually(Duration::from_secs(15), || {
+        ensure!(stream.write_all(b"x").is_err(), "the connection is still open");
+        Ok(())
+    })?;
+    victim.recovers_to(before)
+}
+
+#[test]
 fn a_thousand_clients_that_never_finish_their_headers() -> Result<()> {
     let victim = Victim::start(&[])?;
     let before = victim.descriptors()?;

@@ -236,7 +236,7 @@ impl Sources {
         let Some(owners) = snapshot.owners.value() else { return BTreeSet::new() };
         let holders = owners.holders.values().flat_map(|holders| match holders {
             Holders::Known { pids, .. } => pids.as_slice(),
-            Holders::Unknown(_) => &[],
+            Holders::Unknown(_) | Holders::Searching(_) => &[],
         });
         holders.chain(&owners.envoys).copied().collect()
     }

@@ -27,8 +27,12 @@ pub(super) struct Connection {
 #[derive(Debug)]
 enum Stage {
     Reading(Parser),
-    /// Answered; this many more bytes are thrown away before we lose patience.
-    Draining(usize),
+    /// Answered; so many more bytes are thrown away, until then, before we lose patience. Neither grows: who sends a byte now and
+    /// then must not keep a connection for ever.
+    Draining {
+        left: usize,
+        until: Mono,
+    },
 }
 
 /// What the event loop has to do next.
@@ -53,17 +57,17 @@ impl Connection {
             let step = match (recv(&self.socket, &mut *buffer, RecvFlags::empty()), &mut self.stage) {
                 (Err(Errno::INTR), _) => continue,
                 (Err(Errno::AGAIN), _) => return Next::Wait(self.deadline(limits, now)),
-                (Err(_), _) | (Ok((_, 0)), Stage::Draining(_)) => return Next::Close,
+                (Err(_), _) | (Ok((_, 0)), Stage::Draining { .. }) => return Next::Close,
                 (Ok((_, 0)), Stage::Reading(parser)) => match parser.at_end() {
                     Step::More => return Next::Close,
                     step => step,
                 },
                 (Ok((_, length)), Stage::Reading(parser)) => parser.feed(buffer.get(..length).unwrap_or_default()),
-                (Ok((_, length)), Stage::Draining(left)) if length < *left => {
+                (Ok((_, length)), Stage::Draining { left, .. }) if length < *left => {
                     *left -= length;
                     continue;
                 }
-                (Ok(_), Stage::Draining(_)) => return Next::Close,
+                (Ok(_), Stage::Draining { .. }) => return Next::Close,
             };
             match step {
                 Step::Complete(request) => return Next::Answer(Ok(request)),
@@ -81,7 +85,7 @@ impl Connection {
                 Step::Fault(fault) => Next::Answer(Err(fault)),
                 Step::More => Next::Close,
             },
-            Stage::Draining(_) => Next::Close,
+            Stage::Draining { .. } => Next::Close,
         }
     }
 
@@ -95,18 +99,18 @@ impl Connection {
         if sent != Ok(reply.len()) || shutdown(&self.socket, Shutdown::Write).is_err() {
             return Next::Close;
         }
-        self.stage = Stage::Draining(limits.drain_bytes);
+        self.stage = Stage::Draining { left: limits.drain_bytes, until: now.plus(limits.drain) };
         Next::Wait(self.deadline(limits, now))
     }
 
     /// The reply is on its way; only the client's end is waited for.
     pub(super) const fn is_answered(&self) -> bool {
-        matches!(self.stage, Stage::Draining(_))
+        matches!(self.stage, Stage::Draining { .. })
     }
 
     fn deadline(&self, limits: &Limits, now: Mono) -> Mono {
         match &self.stage {
-            Stage::Draining(_) => now.plus(limits.drain),
+            Stage::Draining { until, .. } => *until,
             Stage::Reading(parser) => {
                 let last = self.accepted_at.plus(limits.header_timeout);
                 if parser.when_quiet() == Step::More { last } else { last.min(now.plus(limits.quiet)) }

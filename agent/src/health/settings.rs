@@ -40,6 +40,12 @@ impl Default for HealthSettings {
     }
 }
 
+/// What the agent has open without any client (maps, programs, netlink, processes): 56 were counted on a node at work.
+const OWN_DESCRIPTORS: u64 = 80;
+
+/// So many connections may be open in any case: with fewer, a flood would push out a probe that has not asked yet.
+const FEWEST: usize = 16;
+
 /// Bounds on what a client may cost. The defaults are documented in `docs/load-balancers.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -80,11 +86,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Lowers the connection limit to half of the process's descriptors, so that a flood leaves the observer its own.
+    /// Lowers the connection limit to half of the descriptors that the agent does not need itself, so that a flood leaves the
+    /// observer its own.
     #[must_use]
     pub fn within_descriptors(mut self, soft_limit: u64) -> Self {
-        let half = usize::try_from(soft_limit / 2).unwrap_or(usize::MAX);
-        self.connections = self.connections.min(half).max(1);
+        let half = usize::try_from(soft_limit.saturating_sub(OWN_DESCRIPTORS) / 2).unwrap_or(usize::MAX);
+        self.connections = self.connections.min(half).max(FEWEST);
         self
     }
 }

@@ -1,7 +1,7 @@
 //! Takes a port: listens as told and greets every client with `THIEF <name>`.
 //!
 //! `thief ADDRESS:PORT [--name N] [--reuseport] [--device D] [--v6only on|off] [--backlog N]
-//! [--no-accept] [--idle-member] [--manner greet|http|mute|close] [--pause MILLISECONDS] [--comm C]`.
+//! [--no-accept] [--idle-member] [--marked] [--manner greet|http|mute|close] [--pause MILLISECONDS] [--comm C]`.
 //! Prints `listening` when it does. Ends with its parent.
 
 use std::ffi::CString;
@@ -29,6 +29,10 @@ fn main() -> Result<()> {
             "--backlog" => backlog = value()?.parse()?,
             "--no-accept" => accept = false,
             "--idle-member" => idle_member = true,
+            "--marked" => {
+                socket.set_mark(0xb00)?;
+                socket.set_ip_transparent_v4(true)?;
+            }
             "--manner" => manner = value()?,
             "--pause" => pause = Duration::from_millis(value()?.parse()?),
             "--comm" => rustix::thread::set_name(&CString::new(value()?)?)?,

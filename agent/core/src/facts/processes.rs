@@ -114,8 +114,11 @@ pub enum Holders {
         /// All of /proc was searched without a refusal since the socket was first seen.
         complete: bool,
     },
-    /// No holder was found and the search was refused, cut short or is still running.
+    /// No holder was found, and there is nothing left to search: refused, cut short, or none in this /proc. With the sentence why.
     Unknown(String),
+    /// No holder was found yet: the search still runs, or the reader itself failed (no descriptor left). With the sentence why. Says
+    /// nothing about who holds the socket: the holder may be in plain sight.
+    Searching(String),
 }
 
 /// One read of the owner source.

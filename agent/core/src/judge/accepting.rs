@@ -84,7 +84,7 @@ fn group(table: &SocketTable, endpoint: Endpoint) -> Vec<&Listener> {
 fn behind<'a>(owners: &'a Owners, group: &[&Listener]) -> Vec<&'a Process> {
     let held = |row: &&Listener| match owners.holders.get(&row.id.inode) {
         Some(Holders::Known { pids, .. }) => pids.clone(),
-        Some(Holders::Unknown(_)) | None => Vec::new(),
+        Some(Holders::Unknown(_) | Holders::Searching(_)) | None => Vec::new(),
     };
     let mut pids: Vec<u32> = group.iter().flat_map(held).collect();
     // The starter and other kin hold copies of descriptors; the one who accepts is the Envoy among them.
@@ -96,7 +96,12 @@ fn behind<'a>(owners: &'a Owners, group: &[&Listener]) -> Vec<&'a Process> {
     }
     pids.sort_unstable();
     pids.dedup();
-    pids.iter().filter_map(|pid| owners.processes.get(pid)).collect()
+    let mut processes: Vec<&Process> = pids.iter().filter_map(|pid| owners.processes.get(pid)).collect();
+    // One that has ended stands for the socket only where nobody else does.
+    if processes.iter().any(|process| process.state != RunState::Dead) {
+        processes.retain(|process| process.state != RunState::Dead);
+    }
+    processes
 }
 
 fn name(process: &Process) -> String {

@@ -37,6 +37,8 @@ pub enum Identity {
     },
     /// The facts do not tell.
     Unidentified {
+        /// What kind of doubt, for the question whether an older proof still stands.
+        doubt: Doubt,
         /// One sentence for a person, raw text, with both witnesses where they disagree.
         why: String,
         /// Holders that are known, ascending.
@@ -64,6 +66,14 @@ impl Identity {
         }
     }
 
+    /// Why the owner can't be told, and the sentence for a person.
+    pub(super) fn doubt(&self) -> Option<(Doubt, &str)> {
+        match self {
+            Self::Unidentified { doubt, why, .. } => Some((*doubt, why)),
+            Self::Envoy { .. } | Self::Foreign { .. } => None,
+        }
+    }
+
     /// Every Envoy that accepts from the socket, as far as pids are known.
     #[must_use]
     pub fn envoy_pids(&self) -> Vec<u32> {
@@ -72,6 +82,17 @@ impl Identity {
             Self::Foreign { .. } | Self::Unidentified { .. } => Vec::new(),
         }
     }
+}
+
+/// Why a listener's owner can't be told, the gravest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// The socket has Cilium's marks, and the search for its holder is not over: it may be Envoy's newest, or an imitator's.
+    Searching,
+    /// A fact is hidden, or the witnesses disagree about a process that is an Envoy by its executable.
+    Hidden,
+    /// The holder is in plain sight and is another program, though the socket has Cilium's marks.
+    Imitated,
 }
 
 /// What the socket's own facts say about cilium-envoy.
@@ -104,19 +125,21 @@ pub fn fingerprint(listener: &Listener) -> Fingerprint {
 /// is expected to mark its sockets.
 ///
 /// Precedence: an Envoy among the holders → Envoy, unless another holder that is no kin stays unclear; else a foreign holder
-/// → Foreign; else unclear. No holder known: only a matching fingerprint identifies.
+/// → Foreign; else unclear. No holder to be found: only a matching fingerprint identifies. While they are still searched for,
+/// nothing does: the fingerprint can be imitated by whoever may set a mark, and the search will tell.
 #[must_use]
 pub fn identify(policy: &Policy, owners: &Owners, listener: &Listener, cilium_maps_present: bool) -> Identity {
     let pids = match owners.holders.get(&listener.id.inode) {
         Some(Holders::Known { pids, .. }) => pids.as_slice(),
         Some(Holders::Unknown(why)) => return without_holder(listener, why),
-        None => return without_holder(listener, "its holders were not looked for yet"),
+        Some(Holders::Searching(why)) => return not_searched(listener, why),
+        None => return not_searched(listener, "its holders were not looked for yet"),
     };
     let mut holders: Vec<&Process> =
         pids.iter().filter_map(|pid| owners.processes.get(pid)).filter(|process| process.state != RunState::Dead).collect();
     holders.sort_unstable_by_key(|process| process.pid);
     if holders.is_empty() {
-        return without_holder(listener, "no live process is known to hold it");
+        return not_searched(listener, "no live process is known to hold it");
     }
     let witness = Witness { policy, listener, cilium_maps_present };
     let claims: Vec<(&Process, Claim)> = holders.iter().map(|process| (*process, witness.claim(process))).collect();
@@ -130,7 +153,7 @@ enum Claim {
     /// The starter: holds copies, never accepts.
     Starter,
     Foreign,
-    Unclear(String),
+    Unclear(Doubt, String),
 }
 
 struct Witness<'a> {
@@ -145,22 +168,21 @@ impl Witness<'_> {
         let named = process.exe.get().map(|exe| (exe, exe == &self.policy.envoy_exe));
         match (named, fingerprint, self.cilium_maps_present) {
             (Some((exe, _)), _, _) if is_starter(self.policy, exe) => Claim::Starter,
-            (Some((exe, true)), Fingerprint::Contradicts, true) | (Some((exe, false)), Fingerprint::Matches, true) => {
-                Claim::Unclear(format!("pid {} has the executable {exe}, but the socket has {}", process.pid, self.shown()))
-            }
+            (Some((exe, true)), Fingerprint::Contradicts, true) => self.disagreement(process, exe, Doubt::Hidden),
+            (Some((exe, false)), Fingerprint::Matches, true) => self.disagreement(process, exe, Doubt::Imitated),
             (Some((_, true)), _, _) | (None, Fingerprint::Matches, _) => Claim::Envoy,
             (Some((_, false)), _, _) | (None, Fingerprint::Contradicts, _) => Claim::Foreign,
-            (None, Fingerprint::Unreadable, _) => Claim::Unclear(format!(
-                "pid {} hides its executable ({}), and the socket's mark can't be read; its comm is {}",
-                process.pid,
-                hidden_because(&process.exe),
-                process.comm
-            )),
+            (None, Fingerprint::Unreadable, _) => {
+                let because = hidden_because(&process.exe);
+                let why = format!("pid {} hides its executable ({because}), and the socket's mark can't be read", process.pid);
+                Claim::Unclear(Doubt::Hidden, format!("{why}; its comm is {}", process.comm))
+            }
         }
     }
 
-    fn shown(&self) -> String {
-        show_fingerprint(self.listener)
+    fn disagreement(&self, process: &Process, exe: &str, doubt: Doubt) -> Claim {
+        let shown = show_fingerprint(self.listener);
+        Claim::Unclear(doubt, format!("pid {} has the executable {exe}, but the socket has {shown}", process.pid))
     }
 }
 
@@ -175,10 +197,11 @@ fn combine(policy: &Policy, claims: &[(&Process, Claim)]) -> Identity {
     let foreign: Vec<&Process> = of(claims, |claim| *claim == Claim::Foreign);
     if let Some(first) = serving.first() {
         let stranger = |process: &&Process| !serving.iter().any(|envoy| is_kin(policy, envoy, process));
-        if let Some((process, Claim::Unclear(why))) =
-            claims.iter().find(|(process, claim)| matches!(claim, Claim::Unclear(_)) && stranger(process))
+        if let Some((process, Claim::Unclear(_, why))) =
+            claims.iter().find(|(process, claim)| matches!(claim, Claim::Unclear(..)) && stranger(process))
         {
             return Identity::Unidentified {
+                doubt: Doubt::Hidden,
                 why: format!("pid {} holds it as cilium-envoy, together with pid {}: {why}", first.pid, process.pid),
                 pids: pids_of(claims.iter().map(|(process, _)| *process)),
             };
@@ -192,23 +215,32 @@ fn combine(policy: &Policy, claims: &[(&Process, Claim)]) -> Identity {
     if let Some(eldest) = eldest(&foreign) {
         return Identity::Foreign { pid: eldest.pid, others: pids_of(foreign.into_iter().filter(|other| other.pid != eldest.pid)) };
     }
-    let why = claims.iter().find_map(|(process, claim)| match claim {
-        Claim::Unclear(why) => Some(why.clone()),
-        Claim::Starter => Some(format!("only the starter, pid {}, holds it: nobody accepts", process.pid)),
+    let doubts = claims.iter().filter_map(|(process, claim)| match claim {
+        Claim::Unclear(doubt, why) => Some((*doubt, why.clone())),
+        Claim::Starter => Some((Doubt::Hidden, format!("only the starter, pid {}, holds it: nobody accepts", process.pid))),
         Claim::Envoy | Claim::Foreign => None,
     });
-    Identity::Unidentified { why: why.unwrap_or_default(), pids: pids_of(claims.iter().map(|(process, _)| *process)) }
+    let (doubt, why) = doubts.max_by_key(|(doubt, _)| *doubt).unwrap_or((Doubt::Hidden, String::new()));
+    Identity::Unidentified { doubt, why, pids: pids_of(claims.iter().map(|(process, _)| *process)) }
 }
 
-/// No holder: the fingerprint alone may identify an Envoy, never anybody else.
+/// No holder to be found: the fingerprint alone may identify an Envoy, never anybody else.
 fn without_holder(listener: &Listener, why: &str) -> Identity {
     match fingerprint(listener) {
         Fingerprint::Matches => Identity::Envoy { pid: None, more_envoys: Vec::new(), co_holders: Vec::new() },
-        Fingerprint::Contradicts | Fingerprint::Unreadable => Identity::Unidentified {
-            why: format!("no holder is known ({why}), and the socket has {}", show_fingerprint(listener)),
-            pids: Vec::new(),
-        },
+        Fingerprint::Contradicts | Fingerprint::Unreadable => nobody(listener, Doubt::Hidden, why),
     }
+}
+
+/// The holder may still be found: nobody is identified.
+fn not_searched(listener: &Listener, why: &str) -> Identity {
+    let doubt = if fingerprint(listener) == Fingerprint::Matches { Doubt::Searching } else { Doubt::Hidden };
+    nobody(listener, doubt, why)
+}
+
+fn nobody(listener: &Listener, doubt: Doubt, why: &str) -> Identity {
+    let why = format!("no holder is known ({why}), and the socket has {}", show_fingerprint(listener));
+    Identity::Unidentified { doubt, why, pids: Vec::new() }
 }
 
 /// A process that may hold a copy of the Envoy's descriptors without taking connections: its starter, hidden or not, or anything

@@ -246,12 +246,32 @@ fn a_dead_envoy_owns_nothing() {
 fn without_a_holder_only_a_matching_fingerprint_identifies() {
     let nobody = Owners { holders: BTreeMap::from([(INODE, Holders::Unknown("search refused".to_owned()))]), ..Owners::default() };
     let by_mark = Identity::Envoy { pid: None, more_envoys: Vec::new(), co_holders: Vec::new() };
-    for owners in [&nobody, &Owners::default()] {
-        assert_eq!(identify(&Policy::default(), owners, &matching(), true), by_mark);
-        assert_unidentified(&identify(&Policy::default(), owners, &unreadable(), true), &["no holder is known", "an unreadable mark"]);
-        assert_unidentified(&identify(&Policy::default(), owners, &contradicting(), true), &["no holder is known", "mark 0x0"]);
+    let found = |listener: &Listener| identify(&Policy::default(), &nobody, listener, true);
+    assert_eq!(found(&matching()), by_mark);
+    assert_unidentified(&found(&unreadable()), &["no holder is known", "search refused", "an unreadable mark"]);
+    assert_unidentified(&found(&contradicting()), &["no holder is known", "mark 0x0"]);
+}
+
+#[test]
+fn while_the_holder_is_searched_for_a_matching_fingerprint_identifies_nobody() {
+    let running = Holders::Searching("the search is still running".to_owned());
+    let searched = Owners { holders: BTreeMap::from([(INODE, running)]), ..Owners::default() };
+    let mut ended = process(10, 9, Some("cilium-envoy"));
+    ended.state = RunState::Dead;
+    for owners in [searched, Owners::default(), owners(&[ended])] {
+        for (listener, expected) in [(matching(), Doubt::Searching), (unreadable(), Doubt::Hidden), (contradicting(), Doubt::Hidden)] {
+            let identity = identify(&Policy::default(), &owners, &listener, true);
+            assert_eq!(identity.doubt().map(|(doubt, _)| doubt), Some(expected), "{identity:?}");
+        }
     }
-    assert_unidentified(&identify(&Policy::default(), &nobody, &unreadable(), true), &["search refused"]);
+}
+
+#[test]
+fn another_program_with_ciliums_marks_is_an_imitator() {
+    let identity = with_maps(&[process(10, 9, Some("nginx"))], &matching());
+    assert_eq!(identity.doubt().map(|(doubt, _)| doubt), Some(Doubt::Imitated), "{identity:?}");
+    let renamed = with_maps(&[process(10, 9, Some("cilium-envoy"))], &contradicting());
+    assert_eq!(renamed.doubt().map(|(doubt, _)| doubt), Some(Doubt::Hidden), "{renamed:?}");
 }
 
 fn any_process() -> impl Strategy<Value = Process> {

@@ -11,14 +11,15 @@ use crate::net::Endpoint;
 use crate::policy::Policy;
 use crate::reason::Reason;
 
-use super::identity::{Identity, identify};
+use super::identity::{Doubt, Identity, identify};
 use super::owner_text::describe_process;
 use super::reach::{Reach, covers};
 
 const KIND: ConditionType = ConditionType::OwnedByEnvoy;
 
 /// Judges one endpoint. A socket that was proven Envoy's before and can't be identified now keeps its proof (Unknown holds);
-/// a new one that can't be identified withdraws it.
+/// a new one that can't be identified withdraws it, except one with Cilium's marks while the search for its holder runs: a
+/// listener update of a big Envoy must not empty a pool.
 #[must_use]
 pub fn judge_owned(policy: &Policy, snapshot: &Snapshot, memory: &Memory, endpoint: Endpoint) -> Finding {
     let Some(table) = snapshot.sockets.value() else {
@@ -32,7 +33,7 @@ pub fn judge_owned(policy: &Policy, snapshot: &Snapshot, memory: &Memory, endpoi
         return Finding::unknown(KIND, Reason::Unidentified, "no listener to identify").lapsing();
     }
     let Some(owners) = snapshot.owners.value() else {
-        return unidentified(&reach, memory, endpoint, "the owners could not be read");
+        return unidentified(&reach, memory, endpoint, &[(Doubt::Hidden, "the owners could not be read")]);
     };
     let scene = Scene { policy, table, owners, maps: snapshot.lb.maps_exist(), endpoint };
     judge_members(&scene, &reach, memory)
@@ -62,12 +63,9 @@ fn judge_members(scene: &Scene<'_>, reach: &Reach<'_>, memory: &Memory) -> Findi
     if let Some(theft) = theft(scene, reach, &members) {
         return theft;
     }
-    let unclear = members.iter().find_map(|m| match &m.identity {
-        Identity::Unidentified { why, .. } => Some(why),
-        _ => None,
-    });
-    if let Some(why) = unclear {
-        return unidentified(reach, memory, scene.endpoint, why);
+    let doubts: Vec<(Doubt, &str)> = members.iter().filter_map(|member| member.identity.doubt()).collect();
+    if !doubts.is_empty() {
+        return unidentified(reach, memory, scene.endpoint, &doubts);
     }
     owned_by(scene.endpoint, &members)
 }
@@ -121,12 +119,18 @@ fn taken_whole(scene: &Scene<'_>, thief: &Member<'_>, name: &str) -> Finding {
 }
 
 /// Some member could not be identified. If every socket here was proven Envoy's before, that proof is still about the
-/// same sockets and may be kept for a while; otherwise it is withdrawn.
-fn unidentified(reach: &Reach<'_>, memory: &Memory, endpoint: Endpoint, why: &str) -> Finding {
-    let finding = Finding::unknown(KIND, Reason::Unidentified, why);
+/// same sockets and may be kept for a while, unless another program turned out to hold one; otherwise it is withdrawn.
+fn unidentified(reach: &Reach<'_>, memory: &Memory, endpoint: Endpoint, doubts: &[(Doubt, &str)]) -> Finding {
+    let gravest = doubts.iter().max_by_key(|(doubt, _)| *doubt);
+    let finding = Finding::unknown(KIND, Reason::Unidentified, gravest.map_or("", |(_, why)| why));
     let proven = memory.proven.get(&endpoint);
-    let same = proven.is_some_and(|cookies| reach.sockets.keys().all(|cookie| cookies.contains(cookie)));
-    if same { finding } else { finding.lapsing() }
+    let is_proven = |cookie| proven.is_some_and(|cookies| cookies.contains(cookie));
+    let stands = match gravest {
+        Some((Doubt::Searching, _)) => true,
+        Some((Doubt::Hidden, _)) | None => reach.sockets.keys().all(is_proven),
+        Some((Doubt::Imitated, _)) => false,
+    };
+    if stands { finding } else { finding.lapsing() }
 }
 
 /// The cookies to remember as proven Envoy's after a True.

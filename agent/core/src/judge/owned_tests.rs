@@ -4,6 +4,7 @@ use super::super::testing::{Scene, endpoint, foreign_listener, listener};
 use super::*;
 use crate::condition::Status;
 use crate::facts::Why;
+use crate::facts::processes::Holders;
 
 const AT: &str = "10.0.0.11:80";
 
@@ -87,6 +88,33 @@ fn a_socket_that_was_proven_keeps_its_proof_and_a_new_one_does_not() {
     let judged = |memory: &Memory| judge_owned(&Policy::default(), &lost.snapshot, memory, endpoint(AT));
     assert_eq!((judged(&proven).status, judged(&proven).lapses), (Status::Unknown, false));
     assert!(judged(&Memory::default()).lapses);
+}
+
+/// One more socket at AT, picked by every client, held by `pids` (none: their search runs), with Cilium's marks.
+fn marked(pids: &[u32]) -> Scene {
+    let socket = Listener { mark: Some(0xb00), transparent: Some(true), ..listener(9, "10.0.0.11:80") };
+    let mut scene = Scene::healthy(&["10.0.0.11"]).process(7, "python3").listens(&socket, pids).picks(AT, Some(&socket));
+    if pids.is_empty() {
+        scene.owners().holders.insert(socket.id.inode, Holders::Searching("the search is still running".into()));
+    }
+    scene
+}
+
+#[test]
+fn a_socket_with_ciliums_marks_is_neither_envoys_nor_a_theft_while_its_holder_is_searched_for() {
+    let finding = judged(&marked(&[]));
+    assert_eq!((finding.status, finding.reason, finding.lapses), (Status::Unknown, Some(Reason::Unidentified), false));
+    let unmarked = Scene::healthy(&["10.0.0.11"]).process(7, "python3").listens(&foreign_listener(9, "10.0.0.11:80"), &[]);
+    assert!(judged(&unmarked.picks(AT, Some(&foreign_listener(9, "10.0.0.11:80")))).lapses, "without the marks nothing speaks for Envoy");
+}
+
+#[test]
+fn an_imitator_of_ciliums_marks_withdraws_even_an_old_proof() {
+    let scene = marked(&[7]);
+    let proven = Memory { proven: [(endpoint(AT), proven_cookies(&scene.snapshot, endpoint(AT)))].into(), ..Memory::default() };
+    let finding = judge_owned(&Policy::default(), &scene.snapshot, &proven, endpoint(AT));
+    assert_eq!((finding.status, finding.reason, finding.lapses), (Status::Unknown, Some(Reason::Unidentified), true));
+    assert!(finding.message.contains("python3"), "{}", finding.message);
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn is_envoys(policy: &Policy, snapshot: &Snapshot, inode: u64) -> Option<bool> {
             let row = snapshot.sockets.value()?.listeners.iter().find(|row| row.id.inode == inode)?;
             identify(policy, owners, row, snapshot.lb.maps_exist()).is_envoy()
         }
-        Holders::Unknown(_) => None,
+        Holders::Unknown(_) | Holders::Searching(_) => None,
     }
 }
 
@@ -194,7 +194,7 @@ fn holder(snapshot: &Snapshot, inode: u64) -> Option<String> {
     let owners = snapshot.owners.value()?;
     match owners.holders.get(&inode)? {
         Holders::Known { pids, .. } => pids.first().map(|pid| describe_process(owners, *pid)),
-        Holders::Unknown(_) => None,
+        Holders::Unknown(_) | Holders::Searching(_) => None,
     }
 }
 

@@ -36,14 +36,13 @@ impl Cgroups {
 
     /// Either freezer holds the process; none where neither could be read.
     pub(super) fn frozen(&self) -> Option<bool> {
-        // A hierarchy's root has neither file: it can't be frozen, and where the directory is gone nothing is known.
         let v2 = self.unified.as_ref().and_then(|path| match std::fs::read(path.join("cgroup.events")) {
             Ok(text) => parse_cgroup_events(&text),
-            Err(_) => path.join("cgroup.procs").exists().then_some(false),
+            Err(error) => cannot_freeze(path, &error).then_some(false),
         });
         let v1 = self.freezer.as_ref().and_then(|path| match std::fs::read(path.join("freezer.state")) {
             Ok(text) => parse_freezer_state(&text),
-            Err(_) => path.join("cgroup.procs").exists().then_some(false),
+            Err(error) => cannot_freeze(path, &error).then_some(false),
         });
         match (v1, v2) {
             (None, None) => None,
@@ -55,6 +54,12 @@ impl Cgroups {
     pub(super) fn siblings(&self) -> Vec<u32> {
         self.unified.as_ref().map(|path| pids_in(path)).unwrap_or_default()
     }
+}
+
+/// A hierarchy's root has no file that tells whether it is frozen, for it can't be. Where the directory is gone, or the file is there
+/// and can't be read, nothing is known.
+fn cannot_freeze(directory: &Path, error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::NotFound && directory.join("cgroup.procs").exists()
 }
 
 /// Where the cgroup's directory is below `root`. A path that climbs is ambiguous: the directory that lists the process wins.

@@ -38,6 +38,11 @@ impl KnownPids {
         self.first_seen = pids.iter().map(|pid| (*pid, known.get(pid).copied().unwrap_or(at))).collect();
     }
 
+    /// Forgets a pid: what is found under it is new, or was not seen well.
+    pub(super) fn forget(&mut self, pid: u32) {
+        self.first_seen.remove(&pid);
+    }
+
     /// Looks at processes until `until`: first those never seen, so that every read gets further, then those that may still
     /// exec; the newest first of each.
     pub(super) fn scan(&mut self, root: &ProcRoot, envoy_exe: &str, now: Mono, until: Mono) -> Scan {
@@ -53,12 +58,17 @@ impl KnownPids {
                 scan.complete = false;
                 break;
             }
-            self.first_seen.entry(pid).or_insert(now);
             match root.process(pid).and_then(|dir| named_envoy(&dir, envoy_exe).map(|envoy| (dir, envoy))) {
                 Ok((dir, true)) => scan.envoys.push(dir),
                 Ok((_, false)) | Err(Fault::Gone) => {}
-                Err(_) => scan.complete = false,
+                // Not looked at: to be asked again by the next scan.
+                Err(Fault::Exhausted(_)) => {
+                    scan.complete = false;
+                    continue;
+                }
+                Err(Fault::Refused(_) | Fault::Failed(_)) => scan.complete = false,
             }
+            self.first_seen.entry(pid).or_insert(now);
         }
         scan
     }

@@ -14,6 +14,8 @@ use super::procfs_root::{Fault, ProcRoot, ProcessDir};
 
 /// What a process rarely changes is read anew after this long, at once if it runs another program or has another parent.
 const CREDENTIALS_AGE: Duration = Duration::from_secs(5);
+/// The limit of descriptors is read anew after this long, and each time while none is free: what it decides is a verdict.
+const LIMIT_AGE: Duration = Duration::from_secs(1);
 /// A process seen for less than this long is read whole each time: privileges are dropped and limits set at a start.
 const YOUNG: Duration = Duration::from_secs(2);
 
@@ -28,16 +30,17 @@ pub(super) struct Tracked {
     pub cgroups: Option<Cgroups>,
     first_described: Option<Mono>,
     credentials: Option<Box<Credentials>>,
+    /// Soft `RLIMIT_NOFILE`, and when it was read.
+    open_files_limit: Option<(Mono, Option<u64>)>,
 }
 
-/// Identity, privileges, limits: as much of the cost of a description as all the rest, and all but constant.
+/// Identity and privileges: as much of the cost of a description as all the rest, and all but constant.
 #[derive(Debug)]
 struct Credentials {
     read_at: Mono,
     exe: Readable<String>,
     status: ProcStatus,
     parent_name: Option<String>,
-    open_files_limit: Option<u64>,
 }
 
 /// What the description needs besides the process.
@@ -55,7 +58,7 @@ impl Tracked {
     /// The process is gone or may not be looked at.
     pub(super) fn new(dir: ProcessDir) -> Result<Self, Fault> {
         let start_ticks = dir.stat()?.starttime;
-        Ok(Self { dir, start_ticks, cgroups: None, first_described: None, credentials: None })
+        Ok(Self { dir, start_ticks, cgroups: None, first_described: None, credentials: None, open_files_limit: None })
     }
 
     /// Still the process that was first seen, by pid and start time.
@@ -77,7 +80,8 @@ impl Tracked {
         let credentials = self.credentials(around, u32::try_from(stat.ppid).unwrap_or_default())?;
         let status = credentials.status;
         let (exe, parent_name) = (credentials.exe.clone(), credentials.parent_name.clone());
-        let open_files_limit = credentials.open_files_limit;
+        let open_files = self.dir.open_files();
+        let open_files_limit = self.open_files_limit(around.now, open_files);
         Ok(Process {
             pid: self.dir.pid(),
             start_ticks: stat.starttime,
@@ -93,7 +97,7 @@ impl Tracked {
             frozen: self.cgroups.as_ref().and_then(Cgroups::frozen),
             same_netns: self.dir.netns().and_then(|netns| own_netns.map(|own| own == netns)),
             pod: self.pod(around),
-            open_files: self.dir.open_files(),
+            open_files,
             open_files_limit,
         })
     }
@@ -109,18 +113,27 @@ impl Tracked {
             None => {
                 let status = self.dir.status()?;
                 let parent_name = around.root.name_of(status.parent);
-                let open_files_limit = self.dir.open_files_limit();
-                let credentials = Credentials { read_at: now, exe, status, parent_name, open_files_limit };
+                let credentials = Credentials { read_at: now, exe, status, parent_name };
                 Ok(self.credentials.insert(Box::new(credentials)))
             }
         }
+    }
+
+    /// As last read, if that may stand: not for a young process, nor for one that has so many open.
+    fn open_files_limit(&mut self, now: Mono, open: Option<u64>) -> Option<u64> {
+        let young = self.first_described.is_none_or(|first| now.since(first) < YOUNG);
+        let exhausted = |limit: Option<u64>| open.zip(limit).is_some_and(|(open, limit)| open >= limit);
+        let stands = |(read_at, limit): &(Mono, Option<u64>)| !young && now.since(*read_at) < LIMIT_AGE && !exhausted(*limit);
+        let known = self.open_files_limit.filter(stands).unwrap_or_else(|| (now, self.dir.open_files_limit()));
+        self.open_files_limit.insert(known).1
     }
 
     fn refresh_cgroups(&mut self, cgroup_root: &Path) {
         match self.dir.read("cgroup") {
             Ok(text) if self.cgroups.as_ref().is_some_and(|known| known.is_of(&text)) => {}
             Ok(text) => self.cgroups = Some(Cgroups::resolve(cgroup_root, self.dir.pid(), text)),
-            Err(_) => self.cgroups = None,
+            Err(Fault::Exhausted(_)) => {}
+            Err(Fault::Gone | Fault::Refused(_) | Fault::Failed(_)) => self.cgroups = None,
         }
     }
 
@@ -185,14 +198,30 @@ mod tests {
     }
 
     #[test]
-    fn credentials_and_limits_are_read_each_time_at_first_and_then_every_few_seconds() {
+    fn credentials_are_read_each_time_at_first_and_then_every_few_seconds() {
         let mut scene = Scene::new();
         assert_eq!(scene.at(100), (0, Some(1024)));
         scene.rewrite("status", "Uid:\t0", "Uid:\t7");
-        assert_eq!(scene.at(101), (7, Some(1024)), "young");
-        scene.rewrite("limits", "1024 ", "2048 ");
-        assert_eq!(scene.at(105), (7, Some(1024)), "as of second 101");
-        assert_eq!(scene.at(106), (7, Some(2048)));
+        scene.rewrite("limits", "1024 ", "200000 ");
+        assert_eq!(scene.at(101), (7, Some(200000)), "young");
+        scene.rewrite("status", "Uid:\t7", "Uid:\t8");
+        scene.rewrite("limits", "200000 ", "400000 ");
+        assert_eq!(scene.at(102), (7, Some(400000)), "the limit is a second old");
+        scene.rewrite("limits", "400000 ", "800000 ");
+        assert_eq!(scene.at(102), (7, Some(400000)), "as just read");
+        assert_eq!(scene.at(105), (7, Some(800000)), "as of second 101");
+        assert_eq!(scene.at(106).0, 8);
+    }
+
+    #[test]
+    fn a_limit_without_a_free_descriptor_is_read_each_time() {
+        let mut scene = Scene::new();
+        scene.at(100);
+        // More are open than 1: the folder's size counts them, less than 200000 with any file system.
+        scene.rewrite("limits", "1024 ", "1    ");
+        assert_eq!(scene.at(102).1, Some(1));
+        scene.rewrite("limits", "1    ", "200000 ");
+        assert_eq!(scene.at(102).1, Some(200000));
     }
 
     #[test]

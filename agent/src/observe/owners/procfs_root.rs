@@ -24,6 +24,9 @@ pub(super) enum Fault {
     /// The kernel refused: ptrace access, hidepid, a security module.
     #[error("{0}")]
     Refused(String),
+    /// The reader has no descriptor or memory left: says nothing about the process.
+    #[error("{0}")]
+    Exhausted(String),
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -34,6 +37,7 @@ impl From<Errno> for Fault {
         match errno {
             Errno::NOENT | Errno::SRCH => Self::Gone,
             Errno::ACCESS | Errno::PERM => Self::Refused(std::io::Error::from(errno).kind().to_string()),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Exhausted(std::io::Error::from(errno).to_string()),
             other => Self::Failed(std::io::Error::from(other).to_string()),
         }
     }

@@ -15,7 +15,7 @@ use super::candidates::search_candidates;
 use super::known::KnownPids;
 use super::pods::PodNames;
 use super::process::{Surroundings, Tracked, is_envoy};
-use super::procfs_root::ProcRoot;
+use super::procfs_root::{Fault, ProcRoot};
 use super::settings::Settings;
 use super::sockets::Sockets;
 use super::starts::Starts;
@@ -129,15 +129,15 @@ impl OwnerReader {
         let root = self.open_root()?;
         self.sockets.keep(listeners, now);
         self.collect()?;
-        self.sockets.verify(&self.processes);
+        self.sockets.verify(&self.processes, now);
         self.ask_candidates(&root, now);
         let mut described = BTreeMap::new();
-        self.describe(&root, now, &mut described);
-        let scanned = self.look_for_envoy(&root, now, &mut described);
+        self.describe(&root, now, &mut described)?;
+        let scanned = self.look_for_envoy(&root, now, &mut described)?;
         self.order_walk(&root, now, &described)?;
         if self.last_walk.is_none() {
             self.wait_for_first_walk(now)?;
-            self.describe(&root, now, &mut described);
+            self.describe(&root, now, &mut described)?;
         }
         Ok(self.facts(&root, now, described, scanned))
     }
@@ -188,7 +188,7 @@ impl OwnerReader {
         let pid = hit.process.dir.pid();
         let same = self.processes.get(&pid).is_some_and(|known| known.start_ticks() == hit.process.start_ticks());
         if !same {
-            self.sockets.forget(pid);
+            self.sockets.forget(pid, clock::mono());
             self.processes.insert(pid, hit.process);
         }
         self.sockets.note(pid, &hit.sockets);
@@ -211,7 +211,9 @@ impl OwnerReader {
 
     /// Describes every remembered process that is not described yet; forgets those that are gone, and those that neither hold a
     /// socket of ours nor are an Envoy.
-    fn describe(&mut self, root: &ProcRoot, now: Mono, described: &mut BTreeMap<u32, Process>) {
+    ///
+    /// Fails where we have no descriptor or memory left: a process that can't be described for that reason is not gone.
+    fn describe(&mut self, root: &ProcRoot, now: Mono, described: &mut BTreeMap<u32, Process>) -> Result<(), (Why, String)> {
         let mut around =
             Surroundings { root, cgroup_root: &self.settings.cgroup_root, pods: &mut self.pods, own_netns: root.own_netns(), now };
         let mut gone = Vec::new();
@@ -223,29 +225,41 @@ impl OwnerReader {
                 Ok(facts) if self.sockets.holds_any(*pid) || named_envoy(&facts, &self.settings.envoy_exe) => {
                     described.insert(*pid, facts);
                 }
-                Ok(_) | Err(_) => gone.push(*pid),
+                Err(Fault::Exhausted(why)) => return Err((Why::Failed, format!("pid {pid} can't be described: {why}"))),
+                Ok(_) => gone.push(*pid),
+                Err(Fault::Gone | Fault::Refused(_) | Fault::Failed(_)) => {
+                    self.known.forget(*pid);
+                    gone.push(*pid);
+                }
             }
         }
         for pid in gone {
             self.processes.remove(&pid);
-            self.sockets.forget(pid);
+            self.sockets.forget(pid, now);
         }
+        Ok(())
     }
 
     /// With no Envoy left, looks at new processes. Returns whether every process is named now.
-    fn look_for_envoy(&mut self, root: &ProcRoot, now: Mono, described: &mut BTreeMap<u32, Process>) -> bool {
+    fn look_for_envoy(&mut self, root: &ProcRoot, now: Mono, described: &mut BTreeMap<u32, Process>) -> Result<bool, (Why, String)> {
         let all_named = self.last_walk.as_ref().is_some_and(|walked| walked.all_named);
         if !all_named || !self.envoys(described).is_empty() {
-            return all_named;
+            return Ok(all_named);
         }
-        let scan = self.known.scan(root, &self.settings.envoy_exe, now, clock::mono().plus(self.settings.scan_time));
+        let mut scan = self.known.scan(root, &self.settings.envoy_exe, now, clock::mono().plus(self.settings.scan_time));
         for dir in scan.envoys {
-            if let Ok(process) = Tracked::new(dir) {
-                self.remember(Hit { process, sockets: Vec::new() });
+            let pid = dir.pid();
+            match Tracked::new(dir) {
+                Ok(process) => self.remember(Hit { process, sockets: Vec::new() }),
+                Err(Fault::Gone) => {}
+                Err(_) => {
+                    self.known.forget(pid);
+                    scan.complete = false;
+                }
             }
         }
-        self.describe(root, now, described);
-        scan.complete
+        self.describe(root, now, described)?;
+        Ok(scan.complete)
     }
 
     fn envoys(&self, described: &BTreeMap<u32, Process>) -> Vec<u32> {

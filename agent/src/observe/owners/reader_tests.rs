@@ -139,7 +139,7 @@ fn a_socket_of_a_stranger_is_unknown_until_the_walk_has_found_it() {
     fake.write(&FakeProcess::new(30, "nginx", &[(5, 88)]));
     fake.write(&FakeProcess::new(31, "nginx", &[(5, 88)]));
     let during = reader.read(&listeners(&[77, 88]));
-    assert_eq!(during.holders[&88], Holders::Unknown("the search is still running".to_owned()));
+    assert_eq!(during.holders[&88], Holders::Searching("the search is still running".to_owned()));
     let after = reader.settle(&listeners(&[77, 88]));
     assert_eq!(held_by(&after, 88), (vec![30, 31], true));
     assert_eq!(after.processes.keys().copied().collect::<Vec<_>>(), [20, 30, 31]);
@@ -200,7 +200,7 @@ fn a_reused_pid_is_another_process() {
     process.start_ticks = 999;
     fake.write_stat(&process);
     let during = reader.read(&listeners(&[77]));
-    assert!(matches!(during.holders[&77], Holders::Unknown(_)), "{during:?}");
+    assert!(matches!(during.holders[&77], Holders::Searching(_)), "{during:?}");
     assert_eq!(reader.settle(&listeners(&[77])).processes[&20].start_ticks, 999);
 }
 
@@ -347,7 +347,7 @@ fn an_envoy_with_fifty_thousand_descriptors_is_left_to_the_walk_and_found() {
     let new = [77, 1_049_999, 1_025_000, 1_000_100];
     let during = reader.read(&listeners(&new));
     assert_eq!(held_by(&during, 77).0, [20], "the verified one does not depend on the search");
-    let open = new.iter().filter(|inode| matches!(during.holders[inode], Holders::Unknown(_))).count();
+    let open = new.iter().filter(|inode| matches!(during.holders[inode], Holders::Searching(_))).count();
     assert!(open > 0, "50,000 descriptors were searched within a pass");
     let after = reader.settle(&listeners(&new));
     for inode in new {

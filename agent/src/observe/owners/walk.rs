@@ -30,6 +30,18 @@ pub(super) struct Hit {
     pub sockets: Descriptors,
 }
 
+/// How thoroughly a search was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Coverage {
+    /// Every descriptor of every process was looked at.
+    #[default]
+    Whole,
+    /// Holders may have been missed, and another walk would miss them too: one sentence why.
+    Partly(String),
+    /// The reader itself failed (no descriptor or memory left), which says nothing about anybody: one sentence why.
+    Failed(String),
+}
+
 /// How a walk went.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
@@ -37,8 +49,8 @@ pub(super) struct Walked {
     pub wanted: HashSet<u64>,
     /// Processes seen.
     pub pids: Vec<u32>,
-    /// Why holders may have been missed, one sentence; none if every descriptor of every process was looked at.
-    pub incomplete: Option<String>,
+    /// Whether holders may have been missed.
+    pub coverage: Coverage,
     /// Every process could be named.
     pub all_named: bool,
     pub begin: Mono,
@@ -50,19 +62,22 @@ pub(super) fn walk(root: &ProcRoot, envoy_exe: &str, job: &Job, mut hit: impl Fn
     let mut walked = Walked { wanted: job.wanted.clone(), all_named: true, begin: clock::mono(), ..Walked::default() };
     match root.pids() {
         Ok(pids) => walked.pids = pids,
-        Err(errno) => return walked.fail(format!("{} can't be listed: {errno}", root.path().display())),
+        Err(errno) => {
+            let why = format!("{} can't be listed: {errno}", root.path().display());
+            return walked.end_as(Fault::from(errno).coverage(why));
+        }
     }
     walked.pids.sort_unstable();
     // hidepid=invisible leaves out whatever may not be looked at; pid 1 always exists and is among the first to go.
     if walked.pids.first() != Some(&1) {
-        walked = walked.fail(format!("{} does not show pid 1: processes are hidden (hidepid)", root.path().display()));
+        walked = walked.end_as(Coverage::Partly(format!("{} does not show pid 1: processes are hidden (hidepid)", root.path().display())));
     }
     let until = walked.begin.plus(job.deadline);
     let mut budget = Budget { left: usize::MAX, until };
-    let (mut refused, mut example) = (0_u32, None);
+    let (mut refused, mut example): (u32, Option<(u32, Fault)>) = (0, None);
     for pid in walked.pids.iter().rev() {
         if budget.left == 0 || clock::mono() >= until {
-            walked.incomplete = Some("the search ran out of time".to_owned());
+            walked.coverage = Coverage::Partly("the search ran out of time".to_owned());
             walked.all_named = false;
             break;
         }
@@ -70,25 +85,41 @@ pub(super) fn walk(root: &ProcRoot, envoy_exe: &str, job: &Job, mut hit: impl Fn
         walked.all_named &= looked.named;
         if let Some(fault) = looked.fault {
             refused += 1;
-            example.get_or_insert_with(|| format!("pid {pid} {}: {fault}", root.name_of(*pid).unwrap_or_default()));
+            example.get_or_insert((*pid, fault.clone()));
+            if let Fault::Exhausted(_) = fault {
+                example = Some((*pid, fault));
+            }
         }
         if let Some(found) = looked.hit {
             hit(found);
         }
     }
-    if let (Some(example), None) = (example, &walked.incomplete) {
-        walked.incomplete = Some(format!("the descriptors of {refused} of {} processes can't be read ({example})", walked.pids.len()));
+    if let (Some((pid, fault)), Coverage::Whole) = (example, &walked.coverage) {
+        let name = root.name_of(pid).unwrap_or_default();
+        let count = walked.pids.len();
+        walked.coverage =
+            fault.coverage(format!("the descriptors of {refused} of {count} processes can't be read (pid {pid} {name}: {fault})"));
     }
     walked.end = clock::mono();
     walked
 }
 
 impl Walked {
-    fn fail(mut self, why: String) -> Self {
-        self.incomplete = Some(why);
+    fn end_as(mut self, coverage: Coverage) -> Self {
+        self.coverage = coverage;
         self.all_named = false;
         self.end = clock::mono();
         self
+    }
+}
+
+impl Fault {
+    /// What a search is worth that met this fault.
+    const fn coverage(&self, why: String) -> Coverage {
+        match self {
+            Self::Exhausted(_) => Coverage::Failed(why),
+            Self::Gone | Self::Refused(_) | Self::Failed(_) => Coverage::Partly(why),
+        }
     }
 }
 
