@@ -1,6 +1,6 @@
 //! A reader that has run out of its own descriptors says that it can't see, and never that somebody has gone. In a binary of its own,
 //! because the limit is the whole process's.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
