@@ -7,7 +7,7 @@ use std::time::Duration;
 use gwready_core::time::Mono;
 
 use super::procfs_root::{Fault, ProcRoot, ProcessDir};
-use super::walk::named_envoy;
+use super::walk::{Named, name};
 use crate::clock;
 
 /// A process younger than this to us may still exec: a runtime, then the starter, then Envoy under one pid.
@@ -58,9 +58,14 @@ impl KnownPids {
                 scan.complete = false;
                 break;
             }
-            match root.process(pid).and_then(|dir| named_envoy(&dir, envoy_exe).map(|envoy| (dir, envoy))) {
-                Ok((dir, true)) => scan.envoys.push(dir),
-                Ok((_, false)) | Err(Fault::Gone) => {}
+            match root.process(pid).and_then(|dir| name(&dir, envoy_exe).map(|named| (dir, named))) {
+                Ok((dir, Named::Envoy)) => scan.envoys.push(dir),
+                // As old as can be: thousands of zombies must not keep the young ones from being looked at again.
+                Ok((_, Named::Bodiless)) => {
+                    self.first_seen.insert(pid, Mono(0));
+                    continue;
+                }
+                Ok((_, Named::Other)) | Err(Fault::Gone) => {}
                 // Not looked at: to be asked again by the next scan.
                 Err(Fault::Exhausted(_)) => {
                     scan.complete = false;
@@ -71,5 +76,30 @@ impl KnownPids {
             self.first_seen.entry(pid).or_insert(now);
         }
         scan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{FakeProc, FakeProcess};
+    use super::*;
+
+    /// Whether a scan without any time is complete, after one that named a hundred processes of this kind.
+    fn names_all_again_at_once(exe: Option<&'static str>) -> bool {
+        let fake = FakeProc::new();
+        for pid in 100..200 {
+            fake.write(&FakeProcess { exe, ..FakeProcess::new(pid, "busy", &[]) });
+        }
+        let root = ProcRoot::open(fake.path()).unwrap();
+        let mut known = KnownPids::default();
+        let now = clock::mono();
+        assert!(known.scan(&root, "cilium-envoy", now, now.plus(Duration::from_secs(60))).complete);
+        known.scan(&root, "cilium-envoy", now, now).complete
+    }
+
+    #[test]
+    fn the_young_are_named_again_and_zombies_are_not() {
+        assert!(!names_all_again_at_once(Some("busy")), "they may exec");
+        assert!(names_all_again_at_once(None));
     }
 }

@@ -15,6 +15,9 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, readlinkat, readlinkat
 use rustix::io::{Errno, read};
 use thiserror::Error;
 
+/// Why a zombie's or a kernel thread's executable can't be read.
+pub(super) const NO_EXECUTABLE: &str = "no executable: a kernel thread, or it ends";
+
 /// Why something of a process could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum Fault {
@@ -139,7 +142,7 @@ impl ProcessDir {
     pub(super) fn exe(&self) -> Readable<String> {
         match readlinkat(&self.dir, "exe", Vec::new()) {
             Ok(link) => Readable::Is(base_name(link.as_bytes())),
-            Err(Errno::NOENT | Errno::SRCH) => Readable::Hidden("no executable: a kernel thread, or it ends".to_owned()),
+            Err(Errno::NOENT | Errno::SRCH) => Readable::Hidden(NO_EXECUTABLE.to_owned()),
             Err(errno) => Readable::Hidden(Fault::from(errno).to_string()),
         }
     }

@@ -45,6 +45,8 @@ pub struct OwnerReader {
     openers: BTreeSet<u32>,
     /// Every process was named once and none was an Envoy, and none has been seen since.
     absent: bool,
+    /// The last read that found an Envoy.
+    envoy_seen_at: Option<Mono>,
     /// The last read found no Envoy and had no time to name every process.
     unnamed: bool,
 }
@@ -74,6 +76,7 @@ impl OwnerReader {
             starts: Starts::default(),
             openers: BTreeSet::new(),
             absent: false,
+            envoy_seen_at: None,
             unnamed: false,
         }
     }
@@ -307,7 +310,13 @@ impl OwnerReader {
         for process in envoys.iter().filter_map(|pid| described.get(pid)).filter(ours) {
             self.starts.note(process.pid, process.start_ticks, at, boot);
         }
-        let named = scanned || self.last_walk.as_ref().is_some_and(|walked| walked.all_named && walked.begin >= now);
+        if !envoys.is_empty() {
+            self.envoy_seen_at = Some(at);
+        }
+        // A walk within this read, or one that began after the last sight of an Envoy and found none.
+        let tells =
+            |walked: &Walked| walked.begin >= now || (envoys.is_empty() && self.envoy_seen_at.is_none_or(|seen| walked.begin > seen));
+        let named = scanned || self.last_walk.as_ref().is_some_and(|walked| walked.all_named && tells(walked));
         // New processes that there was no time to name do not undo the proof: on a busy node that would hide the cause of a
         // down node again and again. An Envoy among them is found by a later read, or at once by the sockets that it holds.
         self.absent = envoys.is_empty() && (named || self.absent);

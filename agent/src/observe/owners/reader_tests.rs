@@ -245,6 +245,21 @@ fn more_new_processes_than_a_read_can_name_do_not_undo_the_absence_of_envoy() {
 }
 
 #[test]
+fn a_walk_after_the_last_sight_of_envoy_proves_its_absence_where_a_read_has_no_time_for_it() {
+    let (fake, mut reader) = envoy_at_work();
+    for pid in 1_000..2_000 {
+        fake.write(&FakeProcess::new(pid, "busy", &[]));
+    }
+    reader.settle(&listeners(&[77]));
+    fake.end(20);
+    fake.write(&FakeProcess::new(5_000, "nginx", &[(5, 88)]));
+    assert!(!reader.read(&listeners(&[88])).envoys_complete, "there is no time within a read to name them all");
+    let owners = reader.settle(&listeners(&[88]));
+    assert_eq!(held_by(&owners, 88).0, [5_000]);
+    assert!(owners.envoys.is_empty() && owners.envoys_complete);
+}
+
+#[test]
 fn half_a_search_says_so_until_every_process_is_named() {
     let fake = FakeProc::new();
     fake.write(&FakeProcess::new(20, "cilium-envoy", &[]));

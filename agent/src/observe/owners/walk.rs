@@ -4,11 +4,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use gwready_core::facts::processes::Readable;
 use gwready_core::time::Mono;
 
 use super::descriptors::{Budget, Descriptors, search_descriptors};
 use super::process::{Tracked, is_envoy};
-use super::procfs_root::{Fault, ProcRoot, ProcessDir};
+use super::procfs_root::{Fault, NO_EXECUTABLE, ProcRoot, ProcessDir};
 use crate::clock;
 
 /// What to look for.
@@ -133,7 +134,7 @@ struct LookedAt {
 
 fn look_at(root: &ProcRoot, pid: u32, envoy_exe: &str, job: &Job, budget: &mut Budget) -> LookedAt {
     let mut looked = LookedAt { hit: None, named: true, fault: None };
-    let named = root.process(pid).and_then(|dir| named_envoy(&dir, envoy_exe).map(|envoy| (dir, envoy)));
+    let named = root.process(pid).and_then(|dir| name(&dir, envoy_exe).map(|named| (dir, named == Named::Envoy)));
     let (dir, envoy) = match named {
         Ok(named) => named,
         Err(Fault::Gone) => return looked,
@@ -157,15 +158,27 @@ fn look_at(root: &ProcRoot, pid: u32, envoy_exe: &str, job: &Job, budget: &mut B
     looked
 }
 
-/// Whether this is an Envoy.
+/// What a process is by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    Envoy,
+    /// Another program, which may still exec.
+    Other,
+    /// A zombie or a kernel thread: it has no executable, and never will have one.
+    Bodiless,
+}
+
+/// Names a process.
 ///
 /// # Errors
 /// Neither executable nor comm could be read.
-pub(super) fn named_envoy(dir: &ProcessDir, envoy_exe: &str) -> Result<bool, Fault> {
+pub(super) fn name(dir: &ProcessDir, envoy_exe: &str) -> Result<Named, Fault> {
     let exe = dir.exe();
-    if exe.get().is_some() {
-        return Ok(is_envoy(&exe, || None, envoy_exe));
-    }
-    let comm = dir.read("comm")?;
-    Ok(is_envoy(&exe, || Some(String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()), envoy_exe))
+    let comm = || -> Result<String, Fault> { Ok(String::from_utf8_lossy(dir.read("comm")?.trim_ascii_end()).into_owned()) };
+    let comm = if exe.get().is_some() { None } else { Some(comm()?) };
+    Ok(match exe {
+        _ if is_envoy(&exe, || comm, envoy_exe) => Named::Envoy,
+        Readable::Hidden(why) if why == NO_EXECUTABLE => Named::Bodiless,
+        Readable::Is(_) | Readable::Hidden(_) => Named::Other,
+    })
 }
