@@ -1,7 +1,7 @@
 //! nf_tables over nfnetlink: the tables that are on the way in and the chains that are asked for, of one generation, complete or an
 //! error. Must not decode, and must not decide which chains matter.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use gwready_core::decode::nft::wire::{
@@ -12,6 +12,7 @@ use gwready_core::netfilter::ruleset::{Hook, Ruleset, Table, TableFamily};
 use rustix::io::Errno;
 
 use super::error::NetfilterError;
+use super::watch::RuleWatch;
 use crate::observe::netlink::{Exchange, NetlinkError, Protocol};
 
 /// Bound of one dump. No pass waits for it, and a busy machine may need long for very many rules.
@@ -31,11 +32,13 @@ pub(super) type Chains = BTreeSet<(usize, usize)>;
 /// Asks nf_tables.
 pub(super) struct NftReader {
     exchange: Exchange,
+    /// Hears of changes while they are read; opened by the first reading that finds nf_tables.
+    watch: Option<RuleWatch>,
 }
 
 impl NftReader {
     pub(super) fn new() -> Self {
-        Self { exchange: Exchange::new(Protocol::Netfilter, DEADLINE) }
+        Self { exchange: Exchange::new(Protocol::Netfilter, DEADLINE), watch: None }
     }
 
     /// The generation id; none where the kernel has no nf_tables.
@@ -65,17 +68,25 @@ impl NftReader {
     ) -> Result<Option<u32>, NetfilterError> {
         let first = ruleset.tables.len();
         for _ in 0..TRIES {
+            // What is noticed from here on disturbs the reading.
+            self.watch.as_mut().map(RuleWatch::drain);
             let Some(before) = self.generation()? else {
                 choose(ruleset)?;
                 return Ok(None);
             };
+            self.watch = self.watch.take().or_else(|| RuleWatch::open().ok());
             ruleset.tables.truncate(first);
             let result = self.read_chosen(ruleset, first, &mut choose);
             let after = self.generation()?;
-            // What went while it was read gives ENOENT: with another generation, or with the same where it was counted up a moment before
-            // the tables changed (`nf_tables_commit`).
-            let went = matches!(&result, Err(NetfilterError::Nft { source: NetlinkError::Refused(Errno::NOENT), .. }));
-            if after == Some(before) && !went {
+            // `nf_tables_commit` counts the generation up before it changes the tables, and gives its notice when it is done: what is
+            // read in between bears the new number. It may be gone when it is asked for (ENOENT), come twice, or be left out, because
+            // dumps count objects that are going (`nf_tables_dump_chains`).
+            let went = matches!(
+                &result,
+                Err(NetfilterError::Nft { source: NetlinkError::Refused(Errno::NOENT) | NetlinkError::Interrupted(_), .. })
+            );
+            let noticed = self.watch.as_mut().is_some_and(RuleWatch::drain);
+            if after == Some(before) && !went && !noticed {
                 return result.map(|()| after);
             }
         }
@@ -117,6 +128,10 @@ impl NftReader {
         let mut tables =
             self.exchange.dump(GET_TABLE, &encode_request(0, &[]), |_, body| decode_table(body)).map_err(failed("tables"))?.items;
         let chains = self.exchange.dump(GET_CHAIN, &encode_request(0, &[]), |_, body| decode_chain(body)).map_err(failed("chains"))?.items;
+        let mut named = HashSet::new();
+        if !chains.iter().all(|(family, table, chain)| named.insert((family.as_str(), table.as_str(), chain.name.as_str()))) {
+            return Err(failed("chains")(NetlinkError::Interrupted(1)));
+        }
         // They come table by table.
         let mut at = 0;
         for (family, name, chain) in chains {
