@@ -161,7 +161,8 @@ fn default_routes_of_every_table_and_hop_count_and_local_ones_do_not() {
 
 #[test]
 fn rules_and_default_routes_concern_the_tproxy_path_and_pod_routes_nobody() {
-    let node = Node::new().unwrap();
+    // IPv6 addresses are announced once more when they are no longer tentative.
+    let node = Node::builder().without_ipv6().build().unwrap();
     let mut watch = watch(&node);
     batch(&node, "rule add fwmark 0x200/0xf00 lookup 2004");
     assert_eq!(changes(&mut watch), Changes { rules: true, ..Changes::default() });
