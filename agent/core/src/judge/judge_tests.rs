@@ -61,6 +61,23 @@ fn starting_until_every_source_was_tried() {
 }
 
 #[test]
+fn starting_until_the_first_search_for_holders_is_over_and_never_again() {
+    let searching = || {
+        let mut scene = healthy();
+        let picked = scene.sockets().lookups.iter().find_map(|lookup| lookup.picked.clone()).unwrap();
+        scene.owners().holders.insert(picked.id.inode, Holders::Searching("the search is still running".into()));
+        scene
+    };
+    let mut run = Run::new();
+    let verdict = run.at(1.0, &searching());
+    assert_eq!(verdict.node.reason, Some(Reason::Starting));
+    let observed = verdict.conditions.iter().find(|condition| condition.kind == ConditionType::Observed).unwrap();
+    assert!(observed.message.contains("holders"), "{}", observed.message);
+    assert_eq!(run.at(1.1, &healthy()).node, Outcome::UP);
+    assert_ne!(run.at(1.2, &searching()).node.reason, Some(Reason::Starting));
+}
+
+#[test]
 fn starting_until_the_first_round_of_probes_is_over() {
     let mut run = Run::new();
     run.policy.probe_enabled = true;

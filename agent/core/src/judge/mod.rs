@@ -39,6 +39,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::{ConditionType, Finding, Status};
 use crate::facts::Snapshot;
+use crate::facts::processes::Holders;
 use crate::facts::sockets::Listener;
 use crate::memory::{Known, Memory, Subject};
 use crate::net::Endpoint;
@@ -114,7 +115,8 @@ fn start(policy: &Policy, snapshot: &Snapshot, memory: &mut Memory) -> bool {
     true
 }
 
-/// What the start rule still waits for: sources never tried, and planned endpoints never looked up.
+/// What the start rule still waits for: sources never tried, planned endpoints never looked up, and the end of the first search for
+/// the holders of what the kernel picks (bounded by the search's own deadline): until then nobody knows whose they are.
 fn pending(policy: &Policy, snapshot: &Snapshot, memory: &Memory) -> Vec<&'static str> {
     if memory.started {
         return Vec::new();
@@ -124,7 +126,17 @@ fn pending(policy: &Policy, snapshot: &Snapshot, memory: &Memory) -> Vec<&'stati
     if pending.is_empty() && !memory.plan.endpoints().all(|(endpoint, _)| looked_up(endpoint)) {
         pending.push("lookups");
     }
+    if pending.is_empty() && searches_for_holders(snapshot) {
+        pending.push("holders");
+    }
     pending
+}
+
+/// The holders of a socket that the kernel picks are still searched for.
+fn searches_for_holders(snapshot: &Snapshot) -> bool {
+    let (Some(table), Some(owners)) = (snapshot.sockets.value(), snapshot.owners.value()) else { return false };
+    let mut picked = table.lookups.iter().filter_map(|lookup| lookup.picked.as_ref());
+    picked.any(|socket| matches!(owners.holders.get(&socket.id.inode), Some(Holders::Searching(_))))
 }
 
 /// All findings, by one judge per condition.
