@@ -123,7 +123,7 @@ fn a_thief_with_the_marks_of_ciliums_envoy_is_not_taken_for_it_while_its_holder_
     let _maps = maps(&node).unwrap();
     let envoy = Envoy::start(&node).unwrap();
     // Without events nobody says who began to listen: the holder has to be found by the search.
-    let mut agent = quick(&node).set("ebpf", false).start().unwrap();
+    let mut agent = quick(&node).set("ebpf", false).set("probe.enabled", false).start().unwrap();
     agent.wait_state("state=up", SOON).unwrap();
     let second = IpAddr::from(node_v4(2));
     let thief = Thief::at(&node, second, 80).reuseport().marked().start().unwrap();
