@@ -138,6 +138,23 @@ fn a_thief_with_the_marks_of_ciliums_envoy_is_not_taken_for_it_while_its_holder_
 }
 
 #[test]
+fn a_term_to_a_process_that_only_has_envoys_name_does_not_announce_the_end_of_envoy() {
+    let node = Node::new().unwrap();
+    let _maps = maps(&node).unwrap();
+    let _envoy = Envoy::start(&node).unwrap();
+    let mut agent = quick(&node).start().unwrap();
+    agent.wait_state("state=up", SOON).unwrap();
+    agent.wait_log("programs attached", SOON).unwrap();
+    let second = IpAddr::from(node_v4(2));
+    let mut thief = Thief::at(&node, second, 80).reuseport().exe_name("cilium-envoy").start().unwrap();
+    agent.wait_state_of(second, "state=down", SOON).unwrap();
+    agent.wait_log("but the socket has mark 0x0", SOON).unwrap();
+    thief.process().terminate(SOON).unwrap();
+    agent.wait_state_of(second, "state=up", SOON).unwrap();
+    assert!(!agent.log().contains("EnvoyTerminating"), "{}", agent.log());
+}
+
+#[test]
 fn maps_recreated_under_the_agent_are_read_with_the_theft_in_them() {
     let (mut scene, mut old) = Scene::up_with_maps().unwrap();
     old.add(scene.second(), 80, kind::HOST_PORT, &[(pod(scene.first()), 80)]).unwrap();

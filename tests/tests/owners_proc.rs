@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -362,6 +363,37 @@ fn a_stopped_process_is_seen_as_stopped() {
     reader.read_until(&rows, |owners| state(owners) == RunState::Stopped);
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     reader.read_until(&rows, |owners| state(owners) == RunState::Alive);
+}
+
+/// Listens with its second thread, tells its socket's inode, and ends its main thread alone.
+const HEADLESS: &str = "import ctypes, os, platform, socket, sys, threading
+listener = socket.create_server(('127.0.0.1', 0))
+threading.Thread(target=sys.stdin.read).start()
+print(os.fstat(listener.fileno()).st_ino, flush=True)
+ctypes.CDLL(None).syscall(60 if platform.machine() == 'x86_64' else 93, 0)";
+
+#[test]
+fn a_process_whose_main_thread_has_ended_is_alive_and_holds_what_its_other_threads_hold() {
+    let python = fs::canonicalize("/usr/bin/python3").unwrap();
+    let mut child = Command::new(&python).args(["-c", HEADLESS]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut inode = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut inode).unwrap();
+    let (pid, inode) = (child.id(), inode.trim().parse().unwrap());
+    let owner = Running(child);
+    eventually("the end of the main thread", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.contains(") Z ").then_some(())
+    });
+    let mut reader = Reader::new();
+    for _ in 0..2 {
+        let owners = reader.read(&[row(inode)]);
+        assert_eq!(holders(&owners, inode), [pid]);
+        let process = &owners.processes[&pid];
+        assert_eq!(process.state, RunState::Alive);
+        assert_eq!(process.exe.get().map(String::as_str), python.file_name().unwrap().to_str());
+    }
+    drop(owner);
+    reader.read_until(&[row(inode)], |owners| !matches!(owners.holders[&inode], Holders::Known { .. }));
 }
 
 /// A cgroup that this test made.

@@ -41,6 +41,9 @@ pub enum ReplayError {
     /// Not JSON, or of another shape.
     #[error("not a snapshot file: {0}")]
     Shape(#[from] serde_json::Error),
+    /// Nothing in it.
+    #[error("not a snapshot file: it is empty")]
+    Empty,
     /// Written by a newer agent.
     #[error("snapshot file version {0} is newer than this gwready knows ({VERSION}); use a newer one")]
     Newer(u64),
@@ -51,6 +54,9 @@ pub enum ReplayError {
 /// # Errors
 /// A newer version, or text that is not a snapshot file.
 pub fn parse_snapshot_file(text: &str) -> Result<SnapshotFile, ReplayError> {
+    if text.trim().is_empty() {
+        return Err(ReplayError::Empty);
+    }
     let tree: serde_json::Value = serde_json::from_str(text)?;
     match tree.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if version > u64::from(VERSION) => Err(ReplayError::Newer(version)),

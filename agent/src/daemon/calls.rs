@@ -8,6 +8,7 @@ use gwready_core::memory::Memory;
 use gwready_core::reason::Reason;
 use gwready_core::render::sources::NotVisible;
 use gwready_core::render::status::{Input, StatusDocument, status_document};
+use gwready_core::render::text::sanitise;
 use gwready_core::replay::{SnapshotFile, VERSION};
 
 use super::board::Board;
@@ -109,6 +110,7 @@ impl Calls {
             asked_unix_ms: now,
             until_unix_ms: for_ms.map(|ms| now.saturating_add(ms)),
         };
+        tracing::info!(by = %sanitise(&drain.by), reason = %sanitise(&drain.reason), for_ms, "drain asked for");
         let until = if for_ms.is_some() { "until its time is over or `gwready undrain`" } else { "until `gwready undrain`" };
         self.board.set_drain(Some(drain));
         self.saved(format!("draining {until}")).await
@@ -153,6 +155,7 @@ impl Handler for Calls {
             Request::Undrain => {
                 let was = self.board.drain().is_some();
                 self.board.set_drain(None);
+                tracing::info!(by = peer.uid, was_draining = was, "undrain asked for");
                 self.saved(if was { "no longer draining" } else { "there was no drain" }.to_owned()).await
             }
         }

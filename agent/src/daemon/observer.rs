@@ -210,7 +210,7 @@ impl Observer {
     /// What follows from a pass for the others: kernel events to ask for, endpoints to probe, what a tick may do on the side.
     fn after_pass(&mut self) {
         let owners = Sources::owner_pids(&self.snapshot);
-        let envoys = Sources::envoy_pids(&self.snapshot);
+        let envoys = Sources::envoy_pids(&self.policy, &self.snapshot);
         if (&owners, &envoys) != (&self.owners, &self.envoys) {
             self.watched = self.sources.with_ancestors(&owners);
             self.envoys_and_ancestors = self.sources.with_ancestors(&envoys);

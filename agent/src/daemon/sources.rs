@@ -8,6 +8,7 @@ use gwready_core::facts::processes::{Holders, Owners};
 use gwready_core::facts::sockets::{Listener, SocketId};
 use gwready_core::facts::steering::{SkLookupPrograms, TproxyRoutes};
 use gwready_core::facts::{Reading, Snapshot, Why};
+use gwready_core::judge::identity::serving_envoys;
 use gwready_core::judge::select;
 use gwready_core::lb::facts::LbFacts;
 use gwready_core::lb::frontends::proxy_ports;
@@ -238,13 +239,13 @@ impl Sources {
             Holders::Known { pids, .. } => pids.as_slice(),
             Holders::Unknown(_) | Holders::Searching(_) => &[],
         });
-        holders.chain(&owners.envoys).copied().collect()
+        holders.copied().chain(owners.own_envoys()).collect()
     }
 
-    /// The Envoys of this network namespace.
+    /// The Envoys whose end is the end of the gateway.
     #[must_use]
-    pub fn envoy_pids(snapshot: &Snapshot) -> BTreeSet<u32> {
-        snapshot.owners.value().map(|owners| owners.envoys.iter().copied().collect()).unwrap_or_default()
+    pub fn envoy_pids(policy: &Policy, snapshot: &Snapshot) -> BTreeSet<u32> {
+        serving_envoys(policy, snapshot)
     }
 
     /// These processes and their ancestors up to the container's init: whose signals matter.

@@ -58,7 +58,11 @@ fn print_hints(node: &Node, envoy: &Envoy, agent: &Agent) -> Result<()> {
     println!("The node itself:");
     println!("  {inside} ss -tlnpe");
     println!("  {inside} curl -s http://127.0.0.1:9681/metrics");
-    println!("  {inside} {} status --config {}", paths::gwready()?.display(), agent.config().display());
+    let gwready = paths::gwready()?;
+    for (command, into) in [("status", ""), ("snapshot", " > snapshot.json")] {
+        println!("  {inside} {} {command} --config {}{into}", gwready.display(), agent.config().display());
+    }
+    println!("  {} explain snapshot.json", gwready.display());
     println!("Faults to try:");
     println!(
         "  kill -USR1 {}    # a HostPort entry in Cilium's map takes one address; again: gone. No Cilium is here, clients are served on",

@@ -106,6 +106,7 @@ pub(crate) const ALLOWED: &[(&str, i32)] = &[
 pub(crate) const SUBSTITUTES: &[(&str, &str)] = &[
     ("nsenter --net=… --mount=… ", ""),
     ("nsenter --net=… ", ""),
+    ("$PWD/target/debug/gwready", "gwready"),
     ("target/debug/gwready", "gwready"),
     (" --config …", ""),
     ("theft.json", "/run/theft.json"),

@@ -121,6 +121,18 @@ pub enum Holders {
     Searching(String),
 }
 
+impl Owners {
+    /// The Envoys that are known to be this network namespace's, or that hold a listener of ours; else the only one that there is. Where
+    /// namespaces are hidden, Envoys of any pod may be among [`Owners::envoys`]: nothing that they do may count against this node.
+    #[must_use]
+    pub fn own_envoys(&self) -> Vec<u32> {
+        let holds = |pid: u32| self.holders.values().any(|holders| matches!(holders, Holders::Known { pids, .. } if pids.contains(&pid)));
+        let here = |pid: &u32| self.processes.get(pid).is_some_and(|process| process.same_netns == Some(true)) || holds(*pid);
+        let own: Vec<u32> = self.envoys.iter().copied().filter(here).collect();
+        if own.is_empty() && self.envoys.len() == 1 { self.envoys.clone() } else { own }
+    }
+}
+
 /// One read of the owner source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Owners {

@@ -91,7 +91,7 @@ fn behind<'a>(owners: &'a Owners, group: &[&Listener]) -> Vec<&'a Process> {
     if pids.is_empty() || pids.iter().any(|pid| owners.envoys.contains(pid)) {
         pids.retain(|pid| owners.envoys.contains(pid));
         if pids.is_empty() {
-            pids.clone_from(&owners.envoys);
+            pids = owners.own_envoys();
         }
     }
     pids.sort_unstable();

@@ -56,6 +56,22 @@ impl Node {
     }
 }
 
+#[test]
+fn an_envoy_of_another_pod_does_not_stand_for_a_socket_whose_holder_is_hidden() {
+    let mut node = Node::new();
+    node.process.state = RunState::Stopped;
+    for (same_netns, expected) in [(None, Some(Reason::QueuesUnreadable)), (Some(true), Some(Reason::ProcessStopped))] {
+        node.process.same_netns = same_netns;
+        let mut snapshot = node.snapshot(&[queue(1, 0, 128)]);
+        if let Reading::Observed { value, .. } = &mut snapshot.owners {
+            value.holders.insert(1, Holders::Unknown("refused".to_owned()));
+            value.processes.insert(8, Process { same_netns: None, ..envoy(8) });
+            value.envoys = vec![node.process.pid, 8];
+        }
+        assert_eq!(node.judge(&snapshot).reason, expected, "{same_netns:?}");
+    }
+}
+
 fn reason(finding: &Finding) -> (Status, Option<Reason>) {
     (finding.status, finding.reason)
 }

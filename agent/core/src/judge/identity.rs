@@ -6,6 +6,9 @@
 //! identifies where the other can't be read; where both are readable and disagree while Cilium's maps exist, nobody is
 //! identified. comm, NoNewPrivs and the parent are for the message: comm can be set by anyone.
 
+use std::collections::BTreeSet;
+
+use crate::facts::Snapshot;
 use crate::facts::processes::{Holders, Owners, Process, Readable, RunState};
 use crate::facts::sockets::Listener;
 use crate::policy::Policy;
@@ -87,7 +90,7 @@ impl Identity {
 /// Why a listener's owner can't be told, the gravest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doubt {
-    /// The socket has Cilium's marks, and the search for its holder is not over: it may be Envoy's newest, or an imitator's.
+    /// Nothing speaks against Envoy, and the search for the socket's holder is not over: it may be Envoy's newest, or an imitator's.
     Searching,
     /// A fact is hidden, or the witnesses disagree about a process that is an Envoy by its executable.
     Hidden,
@@ -125,12 +128,14 @@ pub fn fingerprint(listener: &Listener) -> Fingerprint {
 /// is expected to mark its sockets.
 ///
 /// Precedence: an Envoy among the holders → Envoy, unless another holder that is no kin stays unclear; else a foreign holder
-/// → Foreign; else unclear. No holder to be found: only a matching fingerprint identifies. While they are still searched for,
+/// → Foreign; else unclear. No holder to be found: only a matching fingerprint identifies, and not even that where Envoy's other
+/// sockets are seen in its hands: this one would be too. While they are still searched for,
 /// nothing does: the fingerprint can be imitated by whoever may set a mark, and the search will tell.
 #[must_use]
 pub fn identify(policy: &Policy, owners: &Owners, listener: &Listener, cilium_maps_present: bool) -> Identity {
     let pids = match owners.holders.get(&listener.id.inode) {
         Some(Holders::Known { pids, .. }) => pids.as_slice(),
+        Some(Holders::Unknown(why)) if sees_envoy(policy, owners) => return nobody(listener, Doubt::Hidden, why),
         Some(Holders::Unknown(why)) => return without_holder(listener, why),
         Some(Holders::Searching(why)) => return not_searched(listener, why),
         None => return not_searched(listener, "its holders were not looked for yet"),
@@ -144,6 +149,17 @@ pub fn identify(policy: &Policy, owners: &Owners, listener: &Listener, cilium_ma
     let witness = Witness { policy, listener, cilium_maps_present };
     let claims: Vec<(&Process, Claim)> = holders.iter().map(|process| (*process, witness.claim(process))).collect();
     combine(policy, &claims)
+}
+
+/// The Envoys that hold a listener as its owner; where no holder is known, those of this network namespace. A process that only has
+/// Envoy's name, though it may hold a port, is not among them while there is a right one: its end is nobody's.
+#[must_use]
+pub fn serving_envoys(policy: &Policy, snapshot: &Snapshot) -> BTreeSet<u32> {
+    let Some(owners) = snapshot.owners.value() else { return BTreeSet::new() };
+    let maps = snapshot.lb.maps_exist();
+    let rows = snapshot.sockets.value().map_or(&[][..], |table| &table.listeners);
+    let serving: BTreeSet<u32> = rows.iter().flat_map(|row| identify(policy, owners, row, maps).envoy_pids()).collect();
+    if serving.is_empty() { owners.own_envoys().into_iter().collect() } else { serving }
 }
 
 /// What one holder is taken for.
@@ -232,9 +248,15 @@ fn without_holder(listener: &Listener, why: &str) -> Identity {
     }
 }
 
+/// Some socket is held by a process that is plainly Envoy.
+fn sees_envoy(policy: &Policy, owners: &Owners) -> bool {
+    let is_envoy = |pid: &u32| owners.processes.get(pid).and_then(|process| process.exe.get()) == Some(&policy.envoy_exe);
+    owners.holders.values().any(|holders| matches!(holders, Holders::Known { pids, .. } if pids.iter().any(is_envoy)))
+}
+
 /// The holder may still be found: nobody is identified.
 fn not_searched(listener: &Listener, why: &str) -> Identity {
-    let doubt = if fingerprint(listener) == Fingerprint::Matches { Doubt::Searching } else { Doubt::Hidden };
+    let doubt = if fingerprint(listener) == Fingerprint::Contradicts { Doubt::Hidden } else { Doubt::Searching };
     nobody(listener, doubt, why)
 }
 

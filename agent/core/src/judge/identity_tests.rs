@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
 
+use super::super::testing::{self, Scene};
 use super::*;
 use crate::facts::processes::Pod;
 use crate::facts::sockets::SocketId;
@@ -259,11 +260,40 @@ fn while_the_holder_is_searched_for_a_matching_fingerprint_identifies_nobody() {
     let mut ended = process(10, 9, Some("cilium-envoy"));
     ended.state = RunState::Dead;
     for owners in [searched, Owners::default(), owners(&[ended])] {
-        for (listener, expected) in [(matching(), Doubt::Searching), (unreadable(), Doubt::Hidden), (contradicting(), Doubt::Hidden)] {
+        for (listener, expected) in [(matching(), Doubt::Searching), (unreadable(), Doubt::Searching), (contradicting(), Doubt::Hidden)] {
             let identity = identify(&Policy::default(), &owners, &listener, true);
             assert_eq!(identity.doubt().map(|(doubt, _)| doubt), Some(expected), "{identity:?}");
         }
     }
+}
+
+#[test]
+fn where_envoys_other_sockets_are_seen_in_its_hands_marks_without_a_holder_prove_nothing() {
+    let mut owners = owners(&[process(10, 9, Some("cilium-envoy"))]);
+    let nowhere = Holders::Unknown("no process of this /proc holds it".to_owned());
+    let known = owners.holders.insert(INODE, nowhere).unwrap();
+    owners.holders.insert(INODE + 1, known);
+    let judged = |owners: &Owners| identify(&Policy::default(), owners, &matching(), true);
+    assert_unidentified(&judged(&owners), &["no process of this /proc holds it"]);
+    // Where its executable is hidden, so may its other descriptors be.
+    owners.processes.get_mut(&10).unwrap().exe = Readable::Hidden("Permission denied".to_owned());
+    assert!(matches!(judged(&owners), Identity::Envoy { pid: None, .. }));
+}
+
+#[test]
+fn who_only_has_envoys_name_is_not_among_those_whose_end_matters() {
+    let maps = |scene: Scene| {
+        let mut snapshot = scene.snapshot;
+        snapshot.lb.seen.insert(crate::net::Family::Ipv4);
+        snapshot
+    };
+    let own = |id: u64| Listener { mark: Some(0xb00), transparent: Some(true), ..testing::listener(id, "0.0.0.0:80") };
+    let imitated = testing::foreign_listener(9, "10.0.0.11:80");
+    let scene = Scene::new(&["10.0.0.11"]).process(100, "cilium-envoy").process(7, "cilium-envoy");
+    let both = maps(scene.clone().listens(&own(1), &[100]).listens(&imitated, &[7]));
+    assert_eq!(serving_envoys(&Policy::default(), &both), [100].into());
+    let no_listener = maps(scene);
+    assert_eq!(serving_envoys(&Policy::default(), &no_listener), [7, 100].into(), "nobody holds anything: both may be meant");
 }
 
 #[test]

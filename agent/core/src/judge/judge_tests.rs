@@ -117,6 +117,35 @@ fn one_port_missing_is_down_and_names_the_port() {
     assert_eq!(by_port, [State::Up, State::Down]);
 }
 
+/// Healthy at 80 and 443, and expected at `ports`.
+fn expecting(run: &mut Run, ports: &[u16]) {
+    run.policy.ports = crate::policy::Choice::Only(ports.to_vec());
+}
+
+#[test]
+fn a_port_that_joins_an_address_that_is_up_waits_for_nothing_and_is_down_if_it_is_not_served() {
+    let mut run = Run::new();
+    expecting(&mut run, &[80]);
+    assert_eq!(run.at(1.0, &healthy()).node, Outcome::UP);
+    expecting(&mut run, &[80, 443]);
+    assert_eq!(run.at(2.0, &healthy()).node, Outcome::UP, "every node of the pool gets the port at the same time");
+    expecting(&mut run, &[80]);
+    run.at(3.0, &healthy());
+    expecting(&mut run, &[80, 443]);
+    assert_eq!(run.at(4.0, &healthy().without_port(443)).node.reason, Some(Reason::NoListener));
+    assert_eq!(run.at(5.0, &healthy()).node.reason, Some(Reason::NoListener), "back to up waits");
+}
+
+#[test]
+fn a_port_that_joins_an_address_that_is_down_does_not_bring_it_up() {
+    let mut run = Run::new();
+    expecting(&mut run, &[80]);
+    run.at(1.0, &healthy());
+    run.at(2.0, &healthy().without_port(80));
+    expecting(&mut run, &[80, 443]);
+    assert_eq!(run.at(3.0, &healthy()).node.state, State::Down);
+}
+
 #[test]
 fn a_theft_of_one_address_is_partial() {
     let thief = foreign_listener(9, "10.0.0.11:80");

@@ -34,6 +34,8 @@ pub(crate) mod testing;
 pub mod tproxy;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -211,6 +213,7 @@ fn outcomes(
 ) -> (Vec<EndpointOutcome>, Vec<Blind>) {
     let node = effects(policy, memory, &findings.node, None, now);
     let mut blind = conditions::blind(&findings.node, &node);
+    let joined = new_ports_of_up_addresses(memory, findings);
     let mut outcomes = Vec::with_capacity(findings.endpoints.len());
     for (endpoint, own) in &findings.endpoints {
         let effects = effects(policy, memory, own, Some(*endpoint), now);
@@ -218,7 +221,7 @@ fn outcomes(
         let outcome = if memory.started {
             let way = match node.iter().chain(&effects).any(|(_, effect)| *effect == Effect::Kept) {
                 true => Way::Closed,
-                false if just_started && !memory.was_down => Way::FreshStart,
+                false if joined.contains(endpoint) || (just_started && !memory.was_down) => Way::FreshStart,
                 false => Way::Usual,
             };
             recovery::settle(policy, memory.recovery.entry(*endpoint).or_default(), wanted, way, now)
@@ -231,6 +234,16 @@ fn outcomes(
     blind.sort_by_key(|b| (b.kind, b.reason));
     blind.dedup_by_key(|b| (b.kind, b.reason));
     (outcomes, blind)
+}
+
+/// Endpoints that are judged for the first time at an address that is up by another port. A port that joins the gateway comes to all
+/// nodes at once: waiting for `min_up` would empty the pool. An address that joins has to prove itself.
+fn new_ports_of_up_addresses(memory: &Memory, findings: &Findings) -> BTreeSet<Endpoint> {
+    let last = |endpoint: &Endpoint| memory.recovery.get(endpoint).and_then(|recovery| recovery.last.as_ref());
+    let judged = || findings.endpoints.iter().map(|(endpoint, _)| endpoint);
+    let up: BTreeSet<IpAddr> =
+        judged().filter(|endpoint| last(endpoint).is_some_and(|last| last.state == State::Up)).map(|endpoint| endpoint.address).collect();
+    judged().filter(|endpoint| last(endpoint).is_none() && up.contains(&endpoint.address)).copied().collect()
 }
 
 /// The node's outcome. Without any judged address the node's own conditions say why, else nothing is covered.

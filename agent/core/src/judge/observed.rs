@@ -6,6 +6,7 @@ use crate::condition::{ConditionType, Finding};
 use crate::facts::{DrainRequest, Snapshot};
 use crate::policy::Policy;
 use crate::reason::Reason;
+use crate::render::text::sanitise;
 use crate::time::{Mono, Now};
 
 /// `Observed`: True once the agent has seen enough to answer, while the socket source is fresh. Never Unknown.
@@ -30,9 +31,13 @@ pub fn judge_in_service(drain: Option<&DrainRequest>, now: Now) -> Finding {
     match drain.filter(|drain| drain.until_unix_ms.is_none_or(|until| now.unix_ms < until)) {
         None => Finding::holds(kind),
         Some(drain) => {
-            let finding = Finding::fails(kind, Reason::DrainRequested, format!("drain asked for by {}: {}", drain.by, drain.reason))
-                .with("by", &drain.by)
-                .with("why", &drain.reason);
+            let finding = Finding::fails(
+                kind,
+                Reason::DrainRequested,
+                format!("drain asked for by {}: {}", sanitise(&drain.by), sanitise(&drain.reason)),
+            )
+            .with("by", &drain.by)
+            .with("why", &drain.reason);
             match drain.until_unix_ms {
                 Some(until) => finding.with("ends_in", format!("{}s", Duration::from_millis(until - now.unix_ms).as_secs())),
                 None => finding,
@@ -71,6 +76,14 @@ mod tests {
         assert_eq!(judge_observed(&policy, &[], None, Mono(S)).reason, Some(Reason::Starting));
         assert_eq!(judge_observed(&policy, &[], Some(Mono(S)), Mono(6 * S)).status, Status::True);
         assert_eq!(judge_observed(&policy, &[], Some(Mono(S)), Mono(6 * S + 1)).reason, Some(Reason::Stale));
+    }
+
+    #[test]
+    fn a_drains_words_are_cleaned_like_every_foreign_text() {
+        let reason = format!("state=up\n{}", "x".repeat(200));
+        let drain = DrainRequest { by: "ro=ot".into(), reason, asked_unix_ms: 0, until_unix_ms: None };
+        let message = judge_in_service(Some(&drain), Now { mono: Mono(0), unix_ms: 0 }).message;
+        assert!(message.starts_with("drain asked for by ro:ot: state:up?xxx") && message.len() < 100, "{message}");
     }
 
     #[test]

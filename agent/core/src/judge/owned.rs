@@ -18,8 +18,8 @@ use super::reach::{Reach, covers};
 const KIND: ConditionType = ConditionType::OwnedByEnvoy;
 
 /// Judges one endpoint. A socket that was proven Envoy's before and can't be identified now keeps its proof (Unknown holds);
-/// a new one that can't be identified withdraws it, except one with Cilium's marks while the search for its holder runs: a
-/// listener update of a big Envoy must not empty a pool.
+/// a new one that can't be identified withdraws it, except one against which nothing speaks while the search for its holder runs:
+/// a listener update of a big Envoy must not empty a pool.
 #[must_use]
 pub fn judge_owned(policy: &Policy, snapshot: &Snapshot, memory: &Memory, endpoint: Endpoint) -> Finding {
     let Some(table) = snapshot.sockets.value() else {

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 pub enum Way {
     /// After `min_up`.
     Usual,
-    /// At once: the first judgement after `Starting`.
+    /// At once: the first judgement after `Starting`, or the first of a port that joins an address which is up.
     FreshStart,
     /// Not now: something required is not proven at this moment, only remembered.
     Closed,

@@ -10,19 +10,19 @@
 //!   fail it at the same time. It keeps the last known status.
 //! - A probe that a socket load balancer translated says nothing about the wire.
 
-use crate::condition::{ConditionType, Finding};
+use crate::condition::{ConditionType, Finding, Status};
 use crate::facts::Snapshot;
 use crate::facts::probes::{Acceptor, ProbeOutcome, ProbeResult, ProbeTable};
 use crate::facts::processes::Holders;
 use crate::facts::sockets::SocketTable;
-use crate::memory::Memory;
+use crate::memory::{Memory, Subject};
 use crate::net::Endpoint;
 use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::time::Mono;
 
 use super::accepting::is_overloaded;
-use super::identity::identify;
+use super::identity::{Doubt, Identity, identify};
 use super::owner_text::describe_process;
 
 const KIND: ConditionType = ConditionType::Responding;
@@ -46,9 +46,9 @@ pub fn judge_responding(policy: &Policy, snapshot: &Snapshot, memory: &Memory, e
 
 const fn severity(finding: &Finding) -> u8 {
     match finding.status {
-        crate::condition::Status::False => 0,
-        crate::condition::Status::Unknown => 1,
-        crate::condition::Status::True => 2,
+        Status::False => 0,
+        Status::Unknown => 1,
+        Status::True => 2,
     }
 }
 
@@ -80,7 +80,7 @@ fn by_same_sockets(
             && result.endpoint.front() == endpoint.front()
             && picked(sockets, result.endpoint).iter().any(|row| mine.contains(row))
     });
-    let passed = |result: &&ProbeResult| judge_result(policy, snapshot, memory, result, now).status == crate::condition::Status::True;
+    let passed = |result: &&ProbeResult| judge_result(policy, snapshot, memory, result, now).status == Status::True;
     let passed = others.filter(passed).max_by_key(|result| result.at)?;
     Some(Finding::holds(KIND).with("probed", passed.endpoint))
 }
@@ -93,7 +93,7 @@ fn picked(table: &SocketTable, endpoint: Endpoint) -> Vec<(std::net::IpAddr, u32
 
 fn judge_result(policy: &Policy, snapshot: &Snapshot, memory: &Memory, result: &ProbeResult, now: Mono) -> Finding {
     let who = who(policy, snapshot, &result.acceptor);
-    let finding = judge_taken(policy, snapshot, result, who).unwrap_or_else(|| by_outcome(policy, result, who));
+    let finding = judge_taken(policy, snapshot, result, who).unwrap_or_else(|| by_outcome(policy, memory, result, who));
     let no_room = matches!(finding.reason, Some(Reason::ProbeTimeout | Reason::ProbeRefused)) && !was_accepted(&result.acceptor);
     let finding = if no_room && is_overloaded(snapshot, memory, result.endpoint, now) {
         Finding::unknown(KIND, Reason::NotJudged, "the accept queue is full but moves: the probe waits like every client")
@@ -153,7 +153,11 @@ fn is_envoys(policy: &Policy, snapshot: &Snapshot, inode: u64) -> Option<bool> {
                 return Some(held);
             }
             let row = snapshot.sockets.value()?.listeners.iter().find(|row| row.id.inode == inode)?;
-            identify(policy, owners, row, snapshot.lb.maps_exist()).is_envoy()
+            match identify(policy, owners, row, snapshot.lb.maps_exist()) {
+                // It has Cilium's marks and inherits them to what it accepts, but the program that holds it is in plain sight.
+                Identity::Unidentified { doubt: Doubt::Imitated, .. } => Some(false),
+                identity => identity.is_envoy(),
+            }
         }
         Holders::Unknown(_) | Holders::Searching(_) => None,
     }
@@ -198,7 +202,7 @@ fn holder(snapshot: &Snapshot, inode: u64) -> Option<String> {
     }
 }
 
-fn by_outcome(policy: &Policy, result: &ProbeResult, who: Who) -> Finding {
+fn by_outcome(policy: &Policy, memory: &Memory, result: &ProbeResult, who: Who) -> Finding {
     match &result.outcome {
         ProbeOutcome::NotRun(why) => return Finding::unknown(KIND, Reason::NotProbed, why.clone()),
         ProbeOutcome::NotJudgeable(why) => return Finding::unknown(KIND, Reason::NotJudged, why.clone()),
@@ -208,7 +212,13 @@ fn by_outcome(policy: &Policy, result: &ProbeResult, who: Who) -> Finding {
         return answered(result, who);
     }
     if result.failures < policy.probe_fall && !result.never_passed {
-        return Finding::holds(KIND);
+        let known = memory.known.get(&Subject { kind: KIND, endpoint: Some(result.endpoint) }).and_then(|known| known.status);
+        if known == Some(Status::True) {
+            return Finding::holds(KIND);
+        }
+        // Too few to count against it, and nothing to prove it: what is known stands.
+        let message = format!("{} of the {} failures in a row that would count", result.failures, policy.probe_fall);
+        return Finding::unknown(KIND, Reason::NotJudged, message);
     }
     let (reason, message) = failure(result);
     let finding = Finding::fails(KIND, reason, message);

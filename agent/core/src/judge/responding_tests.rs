@@ -6,6 +6,7 @@ use crate::condition::Status::{self, False, True, Unknown};
 use crate::facts::Reading;
 use crate::facts::processes::{Process, Readable};
 use crate::facts::sockets::{Listener, Lookup};
+use crate::memory::Known;
 
 const NOW: Mono = Mono(100_000 * MS);
 /// Accepted by the Envoy of `node()`: it holds inode 1, the listener.
@@ -43,8 +44,14 @@ fn node(results: Vec<ProbeResult>) -> Snapshot {
     }
 }
 
+/// Of a front that has answered before.
 fn judge(snapshot: &Snapshot) -> Finding {
-    judge_responding(&Policy::default(), snapshot, &Memory::default(), endpoint(), NOW)
+    judge_responding(&Policy::default(), snapshot, &passed_before(), endpoint(), NOW)
+}
+
+fn passed_before() -> Memory {
+    let known = Known { status: Some(True), ..Known::default() };
+    Memory { known: [(Subject { kind: KIND, endpoint: Some(endpoint()) }, known)].into(), ..Memory::default() }
 }
 
 fn judged(outcome: ProbeOutcome, acceptor: Acceptor, failures: u32) -> (Status, Option<Reason>) {
@@ -90,6 +97,28 @@ fn outcomes_and_acceptors() {
     for (name, outcome, acceptor, failures, status, reason) in table {
         assert_eq!(judged(outcome, acceptor, failures), (status, reason), "{name}");
     }
+}
+
+#[test]
+fn failures_below_fall_prove_nothing_where_nothing_is_known() {
+    let failed_twice = node(vec![result(ProbeOutcome::Reset, BY_ENVOY, 2)]);
+    let finding = judge_responding(&Policy::default(), &failed_twice, &Memory::default(), endpoint(), NOW);
+    assert_eq!((finding.status, finding.reason), (Unknown, Some(Reason::NotJudged)));
+}
+
+#[test]
+fn a_program_in_plain_sight_is_not_envoy_whatever_mark_it_hands_on() {
+    let mut snapshot =
+        node(vec![result(answered(400, Some("envoy")), Acceptor::Local { inode: 5, mark: Some(0xb00), listener: Some(2) }, 0)]);
+    let thief = Process { exe: Readable::Is("python3".to_owned()), ..envoy(9) };
+    let socket = Listener { mark: Some(0xb00), transparent: Some(true), ..queue(2, 0, 128) };
+    snapshot.sockets = observed(table(&[socket]), NOW);
+    if let Reading::Observed { value, .. } = &mut snapshot.owners {
+        value.processes.insert(9, thief);
+        value.holders.insert(2, Holders::Known { pids: vec![9], complete: false });
+    }
+    snapshot.lb.v4 = observed(crate::lb::facts::LbTable::default(), NOW);
+    assert_eq!(judge(&snapshot).reason, Some(Reason::NotEnvoy));
 }
 
 #[test]

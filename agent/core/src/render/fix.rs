@@ -56,7 +56,7 @@ pub const fn first_step(reason: Reason) -> &'static str {
         R::CiliumAgentStale => "the cilium agent of this node hangs or is gone",
         R::Overloaded => "more clients than Envoy takes: look at its CPU, add nodes",
         R::SocketsUnreadable => "the agent needs netlink sock_diag: check its seccomp profile and kernel",
-        R::Unidentified => "if it stays: give the agent hostPID and CAP_SYS_PTRACE so that it can read /proc/PID/exe",
+        R::Unidentified => "if the detail names another program stop it, else give the agent hostPID and CAP_SYS_PTRACE",
         R::MapsUnreadable => "give the agent CAP_BPF (or CAP_SYS_ADMIN) and mount /sys/fs/bpf",
         R::MapLayoutUnknown => "this Cilium is newer than the agent knows: upgrade gwready",
         R::NoCiliumMaps => "is Cilium up on this node, and /sys/fs/bpf mounted into the agent?",

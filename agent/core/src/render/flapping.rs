@@ -38,7 +38,8 @@ struct Held {
 impl Flapping {
     /// Takes a transition to `state`: the line if it may be written now, none if it is held back for a summary.
     ///
-    /// The first one that is held back is the summary's first line already: it says where the node is, and that more may follow unseen.
+    /// The first one that is held back is the summary's first line already: it says where the node is, how many changes there were with
+    /// those that had lines of their own, and that more may follow unseen.
     pub fn offer(&mut self, at: Mono, state: State, line: Line) -> Option<Line> {
         if let Some(held) = &mut self.held {
             *held = Held { since: held.since, newest: at, count: held.count.saturating_add(1), state, line };
@@ -51,7 +52,9 @@ impl Flapping {
             self.written.push_back(at);
             return Some(line);
         }
-        let told = summary(&Held { since: at, newest: at, count: 1, state, line: line.clone() }, at);
+        let since = self.written.front().copied().unwrap_or(at);
+        let count = u32::try_from(self.written.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let told = summary(&Held { since, newest: at, count, state, line: line.clone() }, at);
         self.held = Some(Held { since: at, newest: at, count: 0, state, line });
         Some(told)
     }
@@ -107,6 +110,7 @@ mod tests {
         }
         let told = offer(&mut flapping, 6).expect("where the node is, before anything is left out");
         assert_eq!((told.message.as_str(), told.get("now"), told.get("n")), ("node FLAPPING", Some("DOWN"), Some("6")));
+        assert_eq!((told.get("transitions"), told.get("within")), (Some("7"), Some("6s")));
         flapping
     }
 
@@ -160,9 +164,13 @@ mod tests {
         let (mut lines, mut counted) = (0, 0);
         for tick in 0..600_u64 {
             let at = Mono(tick * SECOND);
-            for told in offer(&mut flapping, tick).into_iter().chain(flapping.due(at)) {
+            let own = offer(&mut flapping, tick);
+            let summary = flapping.due(at);
+            // A change's own line tells that change, also where it begins a storm; a summary tells those that had none.
+            counted += u64::from(own.is_some());
+            counted += summary.as_ref().and_then(|told| told.get("transitions")?.parse::<u64>().ok()).unwrap_or(0);
+            for told in own.into_iter().chain(summary) {
                 lines += 1;
-                counted += told.get("transitions").map_or(1, |n| n.parse::<u64>().expect("count"));
                 assert_eq!(told.get("n"), Some(tick.to_string().as_str()), "a line tells the newest");
             }
         }

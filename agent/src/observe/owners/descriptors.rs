@@ -1,6 +1,7 @@
 //! Searching the descriptors of one process for sockets. Must not keep anything.
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 
 use gwready_core::time::Mono;
 use rustix::fs::Dir;
@@ -39,6 +40,8 @@ pub(super) struct Held {
     pub sockets: Descriptors,
     /// Every descriptor was looked at.
     pub complete: bool,
+    /// So many descriptors were.
+    seen: usize,
 }
 
 /// Looks for `wanted` among the descriptors of one process.
@@ -47,9 +50,19 @@ pub(super) struct Held {
 /// A refusal, also of a single link: a folder can be listed by capability while its links need ptrace access, and a list
 /// without them would look like a process that holds nothing.
 pub(super) fn search_descriptors(process: &ProcessDir, wanted: &HashSet<u64>, budget: &mut Budget) -> Result<Held, Fault> {
-    let folder = process.descriptors()?;
+    let held = search_folder(&process.descriptors()?, wanted, budget)?;
+    if held.seen > 0 || !held.complete {
+        return Ok(held);
+    }
+    match process.descriptors_left()? {
+        Some(folder) => search_folder(&folder, wanted, budget),
+        None => Ok(held),
+    }
+}
+
+fn search_folder(folder: &OwnedFd, wanted: &HashSet<u64>, budget: &mut Budget) -> Result<Held, Fault> {
     let mut held = Held::default();
-    for entry in Dir::read_from(&folder)? {
+    for entry in Dir::read_from(folder)? {
         let entry = entry?;
         let Some((name, fd)) = entry.file_name().to_str().ok().and_then(|name| Some((name, name.parse::<u32>().ok()?))) else {
             continue;
@@ -57,7 +70,8 @@ pub(super) fn search_descriptors(process: &ProcessDir, wanted: &HashSet<u64>, bu
         if !budget.take() {
             return Ok(held);
         }
-        match socket_link(&folder, name) {
+        held.seen += 1;
+        match socket_link(folder, name) {
             Ok(Some(inode)) if wanted.contains(&inode) && held.sockets.iter().all(|(seen, _)| *seen != inode) => {
                 held.sockets.push((inode, fd));
             }

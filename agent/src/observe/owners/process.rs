@@ -93,7 +93,7 @@ impl Tracked {
             cap_permitted: status.cap_permitted,
             parent: status.parent,
             parent_name,
-            state: RunState::from_letter(stat.state),
+            state: run_state(stat.state, stat.num_threads),
             frozen: self.cgroups.as_ref().and_then(Cgroups::frozen),
             same_netns: self.dir.netns().and_then(|netns| own_netns.map(|own| own == netns)),
             pod: self.pod(around),
@@ -142,6 +142,14 @@ impl Tracked {
         let uid = place.pod_uid.clone()?;
         let (namespace, name) = around.pods.of(&uid, around.now).unzip();
         Some(Pod { uid, container_id: place.container_id.clone(), namespace, name })
+    }
+}
+
+/// Of the main thread; where that has ended and others go on, the process is alive.
+const fn run_state(letter: char, threads: i64) -> RunState {
+    match RunState::from_letter(letter) {
+        RunState::Dead if threads > 1 => RunState::Alive,
+        state => state,
     }
 }
 

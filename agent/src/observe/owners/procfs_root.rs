@@ -140,7 +140,13 @@ impl ProcessDir {
 
     /// Base name of the executable without the ` (deleted)` marker.
     pub(super) fn exe(&self) -> Readable<String> {
-        match readlinkat(&self.dir, "exe", Vec::new()) {
+        let link = match readlinkat(&self.dir, "exe", Vec::new()) {
+            Err(Errno::NOENT) => {
+                self.thread_left().map_or(Err(Errno::NOENT), |thread| readlinkat(&self.dir, format!("{thread}/exe"), Vec::new()))
+            }
+            link => link,
+        };
+        match link {
             Ok(link) => Readable::Is(base_name(link.as_bytes())),
             Err(Errno::NOENT | Errno::SRCH) => Readable::Hidden(NO_EXECUTABLE.to_owned()),
             Err(errno) => Readable::Hidden(Fault::from(errno).to_string()),
@@ -149,11 +155,34 @@ impl ProcessDir {
 
     /// Socket inode behind one descriptor; none if it is something else.
     pub(super) fn socket_at(&self, fd: u32) -> Result<Option<u64>, Fault> {
-        socket_link(&self.dir, &format!("fd/{fd}"))
+        match socket_link(&self.dir, &format!("fd/{fd}")) {
+            Err(Fault::Gone) => match self.thread_left() {
+                Some(thread) => socket_link(&self.dir, &format!("{thread}/fd/{fd}")),
+                None => Err(Fault::Gone),
+            },
+            found => found,
+        }
     }
 
     pub(super) fn descriptors(&self) -> Result<OwnedFd, Fault> {
-        Ok(openat(&self.dir, "fd", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+        self.descriptors_of("fd")
+    }
+
+    /// The descriptors as a thread sees them whose main thread has ended: theirs are shown as none.
+    pub(super) fn descriptors_left(&self) -> Result<Option<OwnedFd>, Fault> {
+        self.thread_left().map(|thread| self.descriptors_of(&format!("{thread}/fd"))).transpose()
+    }
+
+    fn descriptors_of(&self, folder: &str) -> Result<OwnedFd, Fault> {
+        Ok(openat(&self.dir, folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// A process whose main thread has ended shows neither executable nor descriptors, though the other threads have both: the folder
+    /// of one of these. None where the process has one thread, and for kernel threads.
+    fn thread_left(&self) -> Option<String> {
+        let folder = openat(&self.dir, "task", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let threads = Dir::read_from(&folder).ok()?.filter_map(|entry| entry.ok()?.file_name().to_str().ok()?.parse().ok());
+        threads.into_iter().find(|thread: &u32| *thread != self.pid).map(|thread| format!("task/{thread}"))
     }
 
     /// Open descriptors without listing them: `st_size` of the folder since Linux 6.2 (fs/proc/fd.c `proc_fd_getattr`), 0 before.
