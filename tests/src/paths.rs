@@ -2,8 +2,9 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Version of the Envoy that Cilium's proxy is built on.
 pub const ENVOY_VERSION: &str = "1.38.3";
@@ -57,4 +58,12 @@ fn existing(path: PathBuf, otherwise: &str) -> Result<PathBuf> {
         return Ok(path);
     }
     bail!("{}: {otherwise}", path.display())
+}
+
+/// Copies a program that will be started by its new name. By another process: a thread that starts something meanwhile would inherit
+/// our descriptor of the copy until its exec, and who starts the copy then is told that it is busy (ETXTBSY).
+pub fn copy_program(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("cp").args([from, to]).status()?;
+    ensure!(status.success(), "cp {} {}: {status}", from.display(), to.display());
+    Ok(())
 }

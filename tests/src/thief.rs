@@ -118,7 +118,7 @@ impl ThiefBuilder {
             let folder = self.node.fresh_path("exe");
             fs::create_dir(&folder)?;
             let copy = folder.join(name);
-            fs::copy(&exe, &copy)?;
+            paths::copy_program(&exe, &copy)?;
             exe = copy;
         }
         let mut command = Command::new(exe);

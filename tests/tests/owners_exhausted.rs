@@ -14,6 +14,7 @@ use gwready::observe::owners::{OwnerReader, Settings};
 use gwready_core::facts::processes::{Holders, Owners};
 use gwready_core::facts::sockets::{Listener, SocketId};
 use gwready_core::facts::{Reading, Why};
+use gwready_tests::paths::copy_program;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -36,7 +37,7 @@ fn without_a_descriptor_of_its_own_the_reader_takes_nobody_for_gone() {
     let folder = tempfile::tempdir().unwrap();
     let python = std::fs::canonicalize("/usr/bin/python3").unwrap();
     let exe = folder.path().join("cilium-envoy");
-    std::fs::copy(python, &exe).unwrap();
+    copy_program(&python, &exe).unwrap();
     let mut envoy =
         Command::new(&exe).env("PYTHONHOME", "/usr").args(["-c", ENVOY]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut inode = String::new();

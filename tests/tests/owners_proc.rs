@@ -16,6 +16,7 @@ use gwready::observe::owners::{OwnerReader, Settings};
 use gwready_core::facts::Reading;
 use gwready_core::facts::processes::{Holders, Owners, Process, Readable, RunState};
 use gwready_core::facts::sockets::{Listener, SocketId};
+use gwready_tests::paths::copy_program;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_thread_res_uid};
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -78,7 +79,7 @@ impl Program {
         let folder = tempfile::tempdir().unwrap();
         rustix::fs::chmod(folder.path(), rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
         let path = folder.path().join(name);
-        fs::copy("/bin/sleep", &path).unwrap();
+        copy_program(Path::new("/bin/sleep"), &path).unwrap();
         Self { folder, path }
     }
 
