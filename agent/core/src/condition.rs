@@ -138,6 +138,10 @@ pub struct Finding {
     /// no longer counts.
     #[serde(default)]
     pub lapses: bool,
+    /// Only for Unknown: what is seen speaks against the statement, though it does not prove the contrary. Counts as a False that is
+    /// remembered, also where nothing was ever known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disproves: bool,
     /// Only for Unknown, where a condition joins several sources: reasons whose own source was read and no longer shows them, so that a
     /// remembered False for one of these no longer counts though another source is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -155,6 +159,7 @@ impl Finding {
             message: String::new(),
             evidence: Evidence::new(),
             lapses: false,
+            disproves: false,
             refutes: Vec::new(),
         }
     }
@@ -169,6 +174,7 @@ impl Finding {
             message: message.into(),
             evidence: Evidence::new(),
             lapses: false,
+            disproves: false,
             refutes: Vec::new(),
         }
     }
@@ -183,6 +189,7 @@ impl Finding {
             message: message.into(),
             evidence: Evidence::new(),
             lapses: false,
+            disproves: false,
             refutes: Vec::new(),
         }
     }
@@ -192,6 +199,13 @@ impl Finding {
     pub const fn lapsing(mut self) -> Self {
         self.lapses = true;
         self
+    }
+
+    /// Marks that earlier proof no longer applies, and that the absence of any is no excuse.
+    #[must_use]
+    pub const fn disproving(mut self) -> Self {
+        self.disproves = true;
+        self.lapsing()
     }
 
     /// Marks reasons that no longer hold, whatever else is unknown.

@@ -61,6 +61,8 @@ pub struct Memory {
     pub started: bool,
     /// The agent was restarted less than 60 s after a verdict that was down: leaving `Starting` waits for `min_up`.
     pub was_down: bool,
+    /// Since when the start waits for nothing but the search for the listeners' holders.
+    pub all_tried_at: Option<Mono>,
     /// End of the last good read of the socket source.
     pub sockets_read_at: Option<Mono>,
     /// The last plan.

@@ -91,7 +91,7 @@ impl Limits {
     #[must_use]
     pub fn within_descriptors(mut self, soft_limit: u64) -> Self {
         let half = usize::try_from(soft_limit.saturating_sub(OWN_DESCRIPTORS) / 2).unwrap_or(usize::MAX);
-        self.connections = self.connections.min(half).max(FEWEST);
+        self.connections = self.connections.min(half.max(FEWEST));
         self
     }
 }

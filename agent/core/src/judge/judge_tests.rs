@@ -78,6 +78,28 @@ fn starting_until_the_first_search_for_holders_is_over_and_never_again() {
 }
 
 #[test]
+fn a_search_for_holders_without_end_does_not_keep_a_node_that_serves_down() {
+    let mut scene = healthy();
+    let picked = scene.sockets().lookups.iter().find_map(|lookup| lookup.picked.clone()).unwrap();
+    scene.owners().holders.insert(picked.id.inode, Holders::Searching("the search failed: Too many open files".into()));
+    let mut run = Run::new();
+    assert_eq!(run.at(1.0, &scene).node.reason, Some(Reason::Starting));
+    assert_eq!(run.at(10.9, &scene).node.reason, Some(Reason::Starting));
+    assert_eq!(run.at(11.0, &scene).node, Outcome::UP);
+}
+
+#[test]
+fn an_imitator_of_envoys_marks_is_down_from_the_first_answer() {
+    let socket = Listener { mark: Some(0xb00), transparent: Some(true), ..foreign_listener(9, "10.0.0.11:80") };
+    let mut scene = healthy().process(7, "python3").listens(&socket, &[7]).picks("10.0.0.11:80", Some(&socket));
+    scene.snapshot.lb.seen.insert(Family::Ipv4);
+    let verdict = Run::new().at(1.0, &scene);
+    assert_eq!((verdict.node.state, verdict.node.reason), (State::Down, Some(Reason::Unidentified)));
+    let owned = verdict.conditions.iter().find(|condition| condition.kind == ConditionType::OwnedByEnvoy).unwrap();
+    assert_eq!(owned.status, Status::Unknown, "who is behind it is not proven");
+}
+
+#[test]
 fn starting_until_the_first_round_of_probes_is_over() {
     let mut run = Run::new();
     run.policy.probe_enabled = true;

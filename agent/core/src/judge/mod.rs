@@ -36,6 +36,7 @@ pub mod tproxy;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +54,10 @@ use crate::verdict::{Blind, EndpointOutcome, Outcome, State, Verdict};
 
 use recovery::Way;
 use resolve::Effect;
+
+/// How long the start waits for the search for holders alone: an agent that can't finish it (no descriptor left, listeners that come
+/// and go faster than it) must not keep a node down that serves.
+const HOLDERS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A verdict and what to remember for the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +84,7 @@ pub fn judge(policy: &Policy, snapshot: &Snapshot, memory: &Memory, now: Now) ->
     learn::learn(policy, snapshot, &mut memory, now.mono);
     let plan = select::plan(policy, snapshot, &memory);
     memory.plan = plan.clone();
-    let just_started = start(policy, snapshot, &mut memory);
+    let just_started = start(policy, snapshot, &mut memory, now.mono);
     let findings = findings(policy, snapshot, &memory, &plan, now);
     remember_all(&mut memory, &served_by(policy, snapshot, &plan), &findings, now.mono);
     let (endpoints, blind) = outcomes(policy, &mut memory, &findings, just_started, now.mono);
@@ -109,17 +114,25 @@ pub fn judge(policy: &Policy, snapshot: &Snapshot, memory: &Memory, now: Now) ->
 }
 
 /// Meets the start rule if it can be met now. True if this judgement is the first after `Starting`.
-fn start(policy: &Policy, snapshot: &Snapshot, memory: &mut Memory) -> bool {
-    if memory.started || !pending(policy, snapshot, memory).is_empty() {
+fn start(policy: &Policy, snapshot: &Snapshot, memory: &mut Memory, now: Mono) -> bool {
+    if memory.started {
         return false;
+    }
+    match pending(policy, snapshot, memory, now).as_slice() {
+        [] => {}
+        ["holders"] => {
+            memory.all_tried_at.get_or_insert(now);
+            return false;
+        }
+        _ => return false,
     }
     memory.started = true;
     true
 }
 
-/// What the start rule still waits for: sources never tried, planned endpoints never looked up, and the end of the first search for
-/// the holders of what the kernel picks (bounded by the search's own deadline): until then nobody knows whose they are.
-fn pending(policy: &Policy, snapshot: &Snapshot, memory: &Memory) -> Vec<&'static str> {
+/// What the start rule still waits for: sources never tried, planned endpoints never looked up, and for a while the search for the
+/// holders of what the kernel picks: until it is over nobody knows whose they are.
+fn pending(policy: &Policy, snapshot: &Snapshot, memory: &Memory, now: Mono) -> Vec<&'static str> {
     if memory.started {
         return Vec::new();
     }
@@ -128,7 +141,8 @@ fn pending(policy: &Policy, snapshot: &Snapshot, memory: &Memory) -> Vec<&'stati
     if pending.is_empty() && !memory.plan.endpoints().all(|(endpoint, _)| looked_up(endpoint)) {
         pending.push("lookups");
     }
-    if pending.is_empty() && searches_for_holders(snapshot) {
+    let patient = memory.all_tried_at.is_none_or(|since| now.since(since) < HOLDERS_PATIENCE);
+    if pending.is_empty() && patient && searches_for_holders(&served_by(policy, snapshot, &memory.plan)) {
         pending.push("holders");
     }
     pending
@@ -147,7 +161,7 @@ pub fn findings(policy: &Policy, snapshot: &Snapshot, memory: &Memory, plan: &Re
     let maps = snapshot.lb.maps_exist();
     let is_envoy = |row: &Listener| snapshot.owners.value().and_then(|owners| identity::identify(policy, owners, row, maps).is_envoy());
     let node = vec![
-        observed::judge_observed(policy, &pending(policy, snapshot, memory), memory.sockets_read_at, now.mono),
+        observed::judge_observed(policy, &pending(policy, snapshot, memory, now.mono), memory.sockets_read_at, now.mono),
         envoy_live::judge_envoy_live(policy, snapshot, now.mono),
         tproxy::judge_tproxy(snapshot, is_envoy),
         config_current::judge_config_current(snapshot),

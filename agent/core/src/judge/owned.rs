@@ -119,18 +119,18 @@ fn taken_whole(scene: &Scene<'_>, thief: &Member<'_>, name: &str) -> Finding {
 }
 
 /// Some member could not be identified. If every socket here was proven Envoy's before, that proof is still about the
-/// same sockets and may be kept for a while, unless another program turned out to hold one; otherwise it is withdrawn.
+/// same sockets and may be kept for a while, unless another program turned out to hold one, which counts against the endpoint whatever is known; otherwise it is withdrawn.
 fn unidentified(reach: &Reach<'_>, memory: &Memory, endpoint: Endpoint, doubts: &[(Doubt, &str)]) -> Finding {
     let gravest = doubts.iter().max_by_key(|(doubt, _)| *doubt);
     let finding = Finding::unknown(KIND, Reason::Unidentified, gravest.map_or("", |(_, why)| why));
     let proven = memory.proven.get(&endpoint);
     let is_proven = |cookie| proven.is_some_and(|cookies| cookies.contains(cookie));
-    let stands = match gravest {
-        Some((Doubt::Searching, _)) => true,
-        Some((Doubt::Hidden, _)) | None => reach.sockets.keys().all(is_proven),
-        Some((Doubt::Imitated, _)) => false,
-    };
-    if stands { finding } else { finding.lapsing() }
+    match gravest {
+        Some((Doubt::Searching, _)) => finding,
+        Some((Doubt::Hidden, _)) | None if reach.sockets.keys().all(is_proven) => finding,
+        Some((Doubt::Hidden, _)) | None => finding.lapsing(),
+        Some((Doubt::Imitated, _)) => finding.disproving(),
+    }
 }
 
 /// The cookies to remember as proven Envoy's after a True.

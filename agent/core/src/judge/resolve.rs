@@ -39,7 +39,7 @@ pub fn remember(memory: &mut Memory, subject: Subject, finding: &Finding, now: M
                 known.status = None;
                 known.reason = None;
             }
-            if finding.lapses && known.status.is_some() {
+            if finding.disproves || (finding.lapses && known.status.is_some()) {
                 // The proof was about a socket that is gone. It counts as disproven until there is new evidence, and a thief
                 // that is gone too must not be named any longer.
                 known.status = Some(Status::False);

@@ -193,7 +193,7 @@ const COMBINE: &str = "
 | the node | one address is up | none is up, one drains | all are down, or there is none |
 
 - Worse counts at once. Back to up, everything must hold for `timing.min_up`; each recovery within five minutes doubles that, up to 30 s. While it waits, the old state and reason stay.
-- Start: down `Starting` until every source was tried once and every front's first probe was answered or ran into its deadline. Then up at once, unless the last verdict in `state_dir` is younger than 60 s and was down: then `min_up` applies.
+- Start: down `Starting` until every source was tried once and every front's first probe was answered or ran into its deadline, and for at most 10 s more until the processes that hold the listeners were searched for once. Then up at once, unless the last verdict in `state_dir` is younger than 60 s and was down: then `min_up` applies.
 - `Observed` is False with `Stale` when the socket table was not read within `timing.stale_after`; this is checked again when answering.
 ";
 

@@ -282,7 +282,8 @@ impl OwnerReader {
             let walker = Walker::spawn(Arc::clone(root), self.settings.envoy_exe.clone(), Arc::clone(&self.wake));
             self.walker = Some(walker.map_err(|error| (Why::Failed, format!("the owner search can't start: {error}")))?);
         }
-        let job = Job { wanted: self.sockets.inodes(), not_before, deadline: self.settings.walk_deadline };
+        let first = self.processes.keys().copied().collect();
+        let job = Job { wanted: self.sockets.inodes(), first, not_before, deadline: self.settings.walk_deadline };
         self.walker.as_mut().map_or(Ok(()), |walker| walker.order(job)).map_err(ended)
     }
 

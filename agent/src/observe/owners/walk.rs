@@ -17,6 +17,9 @@ use crate::clock;
 pub(super) struct Job {
     /// Socket inodes.
     pub wanted: HashSet<u64>,
+    /// Processes to begin with: whoever held a socket of ours, or is an Envoy, is the likeliest to hold the next, and may not be missed
+    /// by a search that runs out of time.
+    pub first: Vec<u32>,
     /// Not before this moment.
     pub not_before: Mono,
     /// How long it may take.
@@ -58,7 +61,7 @@ pub(super) struct Walked {
     pub end: Mono,
 }
 
-/// Walks all of /proc, newest pids first: who has just bound a port has often just started. Each hit is handed out at once.
+/// Walks all of /proc, after the likeliest the newest pids first: who has just bound a port has often just started. Each hit is handed out at once.
 pub(super) fn walk(root: &ProcRoot, envoy_exe: &str, job: &Job, mut hit: impl FnMut(Hit)) -> Walked {
     let mut walked = Walked { wanted: job.wanted.clone(), all_named: true, begin: clock::mono(), ..Walked::default() };
     match root.pids() {
@@ -76,7 +79,8 @@ pub(super) fn walk(root: &ProcRoot, envoy_exe: &str, job: &Job, mut hit: impl Fn
     let until = walked.begin.plus(job.deadline);
     let mut budget = Budget { left: usize::MAX, until };
     let (mut refused, mut example): (u32, Option<(u32, Fault)>) = (0, None);
-    for pid in walked.pids.iter().rev() {
+    let rest = walked.pids.iter().rev().filter(|pid| !job.first.contains(pid));
+    for pid in job.first.iter().chain(rest) {
         if budget.left == 0 || clock::mono() >= until {
             walked.coverage = Coverage::Partly("the search ran out of time".to_owned());
             walked.all_named = false;
@@ -134,14 +138,15 @@ struct LookedAt {
 
 fn look_at(root: &ProcRoot, pid: u32, envoy_exe: &str, job: &Job, budget: &mut Budget) -> LookedAt {
     let mut looked = LookedAt { hit: None, named: true, fault: None };
-    let named = root.process(pid).and_then(|dir| name(&dir, envoy_exe).map(|named| (dir, named == Named::Envoy)));
-    let (dir, envoy) = match named {
+    let named = root.process(pid).and_then(|dir| name(&dir, envoy_exe).map(|named| (dir, named)));
+    let (dir, named) = match named {
         Ok(named) => named,
         Err(Fault::Gone) => return looked,
         Err(fault) => return LookedAt { named: false, fault: Some(fault), ..looked },
     };
     let mut sockets = Vec::new();
-    if !job.wanted.is_empty() {
+    let envoy = named == Named::Envoy;
+    if !job.wanted.is_empty() && named != Named::Bodiless {
         match search_descriptors(&dir, &job.wanted, budget) {
             Ok(held) => sockets = held.sockets,
             Err(Fault::Gone) => return looked,
